@@ -1,0 +1,47 @@
+# Two commands are all a new user types: `make demo` and `make test`. Each installs what is missing.
+SHELL := /bin/bash
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11 /usr/bin/python3.12 /usr/bin/python3.13) python3)
+BIN := .venv/bin
+PYTEST_ARGS ?=
+
+.PHONY: demo test check bench clean system
+
+demo: .venv/ready system
+	@$(BIN)/agent demo $(DEMO_ARGS)
+
+test: .venv/ready system
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: .venv/ready system
+	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit; done
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Tools of the kernel's packet filter. Root installs them; anybody else is told what to run.
+SYSTEM := iptables nft setpriv
+PACKAGES := iptables nftables util-linux
+system:
+	@missing=; for tool in $(SYSTEM); do PATH=$$PATH:/usr/sbin:/sbin command -v $$tool >/dev/null || missing=1; done; \
+	if [ -n "$$missing" ]; then \
+	  if [ "$$(id -u)" = 0 ]; then echo "installing system packages: $(PACKAGES)"; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; \
+	  else echo "missing system packages; run as root: apt-get install -y $(PACKAGES)"; fi; fi
+
+.venv/ready: pyproject.toml constraints.txt Makefile
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  if [ "$$(id -u)" = 0 ]; then echo "installing system packages: python3-venv"; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; \
+	  else echo "this Python cannot make a venv; run as root: apt-get install -y python3-venv"; exit 1; fi; }
+	@echo "creating .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv .venv
+	@echo "installing Python packages (about 60 MB, some 20 seconds)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m compileall -q agent bootstrap iptables
+	@touch $@

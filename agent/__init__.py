@@ -1,0 +1,1 @@
+"""The agent: the long-running process of a pod, and the small commands its hooks run."""

@@ -1,0 +1,6 @@
+"""Entry point."""
+
+
+def main(argv: list[str]) -> int:
+    """Run."""
+    return len(argv)

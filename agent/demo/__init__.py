@@ -1,0 +1,1 @@
+"""A pod in throw-away network namespaces, captured, proxied, probed and drained for real."""

@@ -1,0 +1,31 @@
+"""Every error this package raises on purpose.
+
+AgentError                 exit code 255, printed as one line, never retried
+├── SettingsError          unusable flags, environment or files; lists every problem
+├── SystemRefusedError     the kernel or the file system said no: port taken, no permission
+└── EnvoyError             Envoy could not be started or did not do what it was asked
+"""
+
+from collections.abc import Sequence
+
+
+class AgentError(Exception):
+    """Something the user must act on; its text is one line that says what and how."""
+
+    exit_code = 255  # bootstrap.md 1.1: any command returned an error
+
+
+class SettingsError(AgentError):
+    """Unusable settings; `problems` holds one line for each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+class SystemRefusedError(AgentError):
+    """The operating system refused something the agent cannot do without."""
+
+
+class EnvoyError(AgentError):
+    """Envoy could not be started, or its admin port did not answer as it must."""

@@ -1,0 +1,1 @@
+"""How Envoy lives and dies: started behind a gate, watched, drained, asked to stop, reaped."""

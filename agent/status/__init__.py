@@ -1,0 +1,1 @@
+"""The status server: readiness, application probes, merged metrics, lifecycle endpoints."""

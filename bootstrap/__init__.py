@@ -1,0 +1,1 @@
+"""What Envoy starts from: proxy configuration, node identity and the bootstrap file."""

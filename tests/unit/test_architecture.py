@@ -1,0 +1,76 @@
+"""The tree is the architecture: pure files touch no world, subjects do not know each other."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("agent", "bootstrap", "iptables")
+EFFECT_FILES = {"__main__", "cli", "run", "log", "server", "client", "process", "files"}
+WORLD = {
+    "asyncio", "socket", "_socket", "grpc", "os", "posix", "subprocess", "logging", "time",
+    "random", "ssl", "signal", "pyroute2", "inotify_simple", "select", "ctypes", "pathlib",
+    "threading", "shutil", "tempfile",
+}  # fmt: skip
+SUBJECTS = {"lifecycle", "xds", "wasm", "identity", "dns", "status", "request", "demo"}
+#: The demo is a whole pod seen from outside: it may use what it shows.
+MAY_IMPORT = {"demo": SUBJECTS}
+
+
+def sources() -> Iterator[Path]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if "proto" not in path.parts:
+                yield path
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: relative import"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def is_module(name: str) -> bool:
+    base = ROOT.joinpath(*name.split("."))
+    return base.with_suffix(".py").exists() or (base / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_pure_file_imports_nothing_that_touches_the_world(path: Path) -> None:
+    if path.stem in EFFECT_FILES:
+        return
+
+    found = set(imports(path))
+
+    assert not {name for name in found if name.split(".")[0] in WORLD}
+    ours = {name for name in found if name.split(".")[0] in PACKAGES and is_module(name)}
+    assert not {name for name in ours if name.split(".")[-1] in EFFECT_FILES}
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_dependencies_point_one_way(path: Path) -> None:
+    parts = path.relative_to(ROOT).parts
+    found = {name for name in imports(path) if name.split(".")[0] in PACKAGES}
+
+    if parts[0] in ("iptables", "bootstrap"):
+        assert {name.split(".")[0] for name in found} <= {parts[0]}
+    elif len(parts) > 2 and parts[1] in SUBJECTS:
+        others = SUBJECTS - {parts[1]} - MAY_IMPORT.get(parts[1], set())
+        assert not {name for name in found if name.split(".")[1] in others}
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_package_file_holds_only_its_docstring(path: Path) -> None:
+    if path.name != "__init__.py":
+        return
+
+    body = ast.parse(path.read_text()).body
+
+    assert len(body) == 1
+    assert ast.get_docstring(ast.parse(path.read_text()))
