@@ -26,6 +26,9 @@ def sources() -> Iterator[Path]:
                 yield path
 
 
+SOURCES = list(sources())
+
+
 def imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -41,7 +44,7 @@ def is_module(name: str) -> bool:
     return base.with_suffix(".py").exists() or (base / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_pure_file_imports_nothing_that_touches_the_world(path: Path) -> None:
     if path.stem in EFFECT_FILES:
         return
@@ -53,7 +56,7 @@ def test_a_pure_file_imports_nothing_that_touches_the_world(path: Path) -> None:
     assert not {name for name in ours if name.split(".")[-1] in EFFECT_FILES}
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_dependencies_point_one_way(path: Path) -> None:
     parts = path.relative_to(ROOT).parts
     found = {name for name in imports(path) if name.split(".")[0] in PACKAGES}
@@ -65,7 +68,7 @@ def test_dependencies_point_one_way(path: Path) -> None:
         assert not {name for name in found if name.split(".")[1] in others}
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_package_file_holds_only_its_docstring(path: Path) -> None:
     if path.name != "__init__.py":
         return
