@@ -7,22 +7,20 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
+from iptables.flags import parse_bool, parse_duration
+
+__all__ = [
+    "Reader",
+    "parse_bool",
+    "parse_duration",
+    "parse_float",
+    "parse_int",
+    "parse_port",
+    "parse_text",
+]
+
 T = TypeVar("T")
 
-TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
-FALSE: Final = frozenset(("0", "f", "F", "FALSE", "false", "False"))
-UNIT_SECONDS: Final = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "μs": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-}
-DURATION: Final = r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+"
-DURATION_PART: Final = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
 MAX_PORT: Final = 65535
 
 
@@ -68,15 +66,6 @@ def parse_text(text: str) -> str:
     return text
 
 
-def parse_bool(text: str) -> bool:
-    """Return a Go boolean; ValueError says what is accepted."""
-    if text in TRUE:
-        return True
-    if text in FALSE:
-        return False
-    raise ValueError("expected 'true' or 'false'")
-
-
 def parse_int(text: str) -> int:
     """Return a decimal integer; blanks and underscores are not accepted."""
     if not re.fullmatch(r"[+-]?[0-9]+", text):
@@ -98,15 +87,3 @@ def parse_float(text: str) -> float:
         return float(text)
     except ValueError:
         raise ValueError("expected a number") from None
-
-
-def parse_duration(text: str) -> float:
-    """Return the seconds of a Go duration such as '5s', '1m30s' or '300ms'; '0' is allowed."""
-    if text in ("0", "+0", "-0"):
-        return 0.0
-    if not re.fullmatch(DURATION, text):
-        raise ValueError("expected a duration such as '5s' or '300ms'")
-    seconds = sum(
-        float(number) * UNIT_SECONDS[unit] for number, unit in re.findall(DURATION_PART, text)
-    )
-    return -seconds if text.startswith("-") else seconds

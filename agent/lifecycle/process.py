@@ -1,0 +1,104 @@
+"""Spawns, signals and reaps Envoy; asks the system for what Envoy needs.
+
+Imported before asyncio is: Envoy starts while the agent's own modules load.
+"""
+
+import _socket
+import errno
+import os
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+
+from agent.errors import EnvoyError, SystemRefusedError
+
+#: Ties Envoy's life to the agent's: the kernel kills it when the agent is gone, however it went.
+PARENT_DEATH = "setpriv"
+
+
+class Envoy:
+    """One Envoy process, a child of ours from spawn to reap."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        #: Readable once the process has exited.
+        self.pidfd = os.pidfd_open(pid)
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal the process, unless it has been reaped."""
+        if self.pidfd >= 0:
+            signal.pidfd_send_signal(self.pidfd, number)
+
+    def reap(self) -> int:
+        """Wait for the process and return its exit code, or minus the signal that ended it."""
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.pidfd)
+        self.pidfd = -1
+        return os.waitstatus_to_exitcode(status)
+
+
+def spawn(binary: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Envoy:
+    """Start Envoy and return it; call from the main thread, whose end the kernel watches.
+
+    Envoy inherits stdout, stderr, working directory and limits; stdin is empty.
+
+    Raises:
+        EnvoyError: the binary, or the tool that ties it to us, is missing.
+    """
+    if not os.path.isfile(binary):  # noqa: PTH113 - pathlib costs 5 ms before the spawn
+        raise EnvoyError(
+            f"Envoy binary {binary!r}: no such file; "
+            "set binaryPath in PROXY_CONFIG, or install Envoy there"
+        )
+    if not os.access(binary, os.X_OK):
+        raise EnvoyError(f"Envoy binary {binary!r}: not executable by uid {os.geteuid()}")
+    tool = shutil.which(PARENT_DEATH, path=environ.get("PATH") or os.defpath)
+    if tool is None:
+        raise EnvoyError(f"{PARENT_DEATH} not found in PATH; install util-linux")
+    try:
+        pid = os.posix_spawn(
+            tool,
+            [PARENT_DEATH, "--pdeathsig", "KILL", "--", binary, *arguments],
+            environ,
+            file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+            setsigmask=[],
+        )
+    except OSError as error:
+        raise EnvoyError(f"cannot start Envoy through {tool}: {error.strerror}") from error
+    return Envoy(pid)
+
+
+def check_ports(uses: Mapping[int, str], *, ipv6: bool) -> None:
+    """Raise SystemRefusedError naming every port that somebody else listens on.
+
+    Envoy would start, reject its listener, and never become ready for a reason only its
+    control plane is told.
+    """
+    taken = [f"{port} ({use})" for port, use in uses.items() if not _is_free(port, ipv6=ipv6)]
+    if taken:
+        first = taken[0].split(" ", 1)[0]
+        raise SystemRefusedError(
+            f"port {', '.join(taken)} is in use; "
+            f"find its owner with 'ss -ltnp sport = :{first}' and stop it"
+        )
+
+
+def _is_free(port: int, *, ipv6: bool) -> bool:
+    families = [(_socket.AF_INET, "0.0.0.0")]  # noqa: S104 - what Envoy will bind
+    if ipv6:
+        families.append((_socket.AF_INET6, "::"))
+    return all(_can_bind(family, address, port) for family, address in families)
+
+
+def _can_bind(family: int, address: str, port: int) -> bool:
+    sock = _socket.socket(family, _socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+        if family == _socket.AF_INET6:
+            sock.setsockopt(_socket.IPPROTO_IPV6, _socket.IPV6_V6ONLY, 1)
+        sock.bind((address, port))
+    except OSError as error:
+        return error.errno != errno.EADDRINUSE
+    finally:
+        sock.close()
+    return True

@@ -1,0 +1,103 @@
+"""What happens to Envoy when something happens to the pod: a table of states and events.
+
+Theory of operation. One Envoy lives and dies with the agent. While it RUNs it may be asked to
+drain, either by the native sidecar's preStop hook (DRAINING: finish old work, keep running) or
+by a signal (TERMINATING: the same, with an end in sight). Whoever wants it gone leads to
+STOPPING: Envoy is asked with SIGTERM, once, and only if it does not obey in time (KILLING) is
+it killed. Envoy's own death ends every state at once. Nothing leads back.
+
+Events are facts, commands are orders; a pair that is not in the table changes nothing.
+
+Source: bootstrap.md section 6.5 with the decisions of the specification's README.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+
+class State(Enum):
+    """Where Envoy's life stands."""
+
+    RUNNING = "running"
+    DRAINING = "draining"  #: asked by POST /drain; nobody asked for the end yet
+    TERMINATING = "terminating"  #: draining, and the drain timer runs
+    STOPPING = "stopping"  #: SIGTERM was sent to Envoy
+    KILLING = "killing"  #: SIGKILL was sent to Envoy
+    EXITED = "exited"
+
+
+class Event(Enum):
+    """What happened."""
+
+    DRAIN_REQUESTED = "drain requested"
+    QUIT_REQUESTED = "quit requested"
+    TERM_RECEIVED = "termination signal received"
+    TERM_BEFORE_LIVE = "termination signal received before Envoy was live"
+    DRAIN_ELAPSED = "drain elapsed"
+    STOP_ELAPSED = "Envoy did not stop in time"
+    ENVOY_EXITED = "Envoy exited"
+
+
+class Command(Enum):
+    """What the shell has to do, in the order given."""
+
+    DRAIN_LISTENERS = "drain listeners"
+    START_DRAIN_TIMER = "start the drain timer"
+    STOP_ENVOY = "stop Envoy"
+    START_STOP_TIMER = "start the stop timer"
+    START_SHORT_STOP_TIMER = "start the short stop timer"
+    KILL_ENVOY = "kill Envoy"
+
+
+_STOP = (State.STOPPING, (Command.STOP_ENVOY, Command.START_STOP_TIMER))
+_STOP_SOON = (State.STOPPING, (Command.STOP_ENVOY, Command.START_SHORT_STOP_TIMER))
+_KILL = (State.KILLING, (Command.KILL_ENVOY,))
+_EXITED = (State.EXITED, ())
+
+TRANSITIONS: Final[Mapping[tuple[State, Event], tuple[State, tuple[Command, ...]]]] = {
+    (State.RUNNING, Event.DRAIN_REQUESTED): (State.DRAINING, (Command.DRAIN_LISTENERS,)),
+    (State.RUNNING, Event.TERM_RECEIVED): (
+        State.TERMINATING,
+        (Command.DRAIN_LISTENERS, Command.START_DRAIN_TIMER),
+    ),
+    (State.RUNNING, Event.TERM_BEFORE_LIVE): _STOP,
+    (State.RUNNING, Event.QUIT_REQUESTED): _STOP,
+    # The application is gone once a native sidecar gets its signal: nothing is left to drain.
+    (State.DRAINING, Event.DRAIN_REQUESTED): (State.DRAINING, (Command.DRAIN_LISTENERS,)),
+    (State.DRAINING, Event.TERM_RECEIVED): _STOP,
+    (State.DRAINING, Event.TERM_BEFORE_LIVE): _STOP,
+    (State.DRAINING, Event.QUIT_REQUESTED): _STOP,
+    (State.TERMINATING, Event.DRAIN_REQUESTED): (State.TERMINATING, (Command.DRAIN_LISTENERS,)),
+    (State.TERMINATING, Event.DRAIN_ELAPSED): _STOP,
+    (State.TERMINATING, Event.QUIT_REQUESTED): _STOP,
+    # A second signal: whoever sends it has waited long enough.
+    (State.TERMINATING, Event.TERM_RECEIVED): _STOP_SOON,
+    (State.TERMINATING, Event.TERM_BEFORE_LIVE): _STOP_SOON,
+    (State.STOPPING, Event.TERM_RECEIVED): _KILL,
+    (State.STOPPING, Event.TERM_BEFORE_LIVE): _KILL,
+    (State.STOPPING, Event.STOP_ELAPSED): _KILL,
+} | {(state, Event.ENVOY_EXITED): _EXITED for state in State if state is not State.EXITED}
+
+#: States in which Envoy's death is its own doing, so that its exit code is passed on.
+ON_ITS_OWN: Final = frozenset((State.RUNNING, State.DRAINING))
+
+
+def step(state: State, event: Event) -> tuple[State, tuple[Command, ...]]:
+    """Return the next state and what to do on the way there."""
+    return TRANSITIONS.get((state, event), (state, ()))
+
+
+def exit_code(before: State, envoy_status: int) -> int:
+    """Return the agent's exit code.
+
+    Args:
+        before: the state in which Envoy was when it ended.
+        envoy_status: its exit code, or minus the signal that ended it.
+
+    Source: the specification's README: an Envoy that dies by itself gives the agent its own
+    exit code, 128 + signal when it was signalled; an end that was asked for is 0.
+    """
+    if before not in ON_ITS_OWN:
+        return 0
+    return 128 - envoy_status if envoy_status < 0 else envoy_status

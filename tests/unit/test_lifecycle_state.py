@@ -1,0 +1,90 @@
+import pytest
+
+from agent.lifecycle.state import TRANSITIONS, Command, Event, State, exit_code, step
+
+
+def run(*events: Event) -> tuple[State, list[Command]]:
+    state, issued = State.RUNNING, []
+    for event in events:
+        state, commands = step(state, event)
+        issued += commands
+    return state, issued
+
+
+def test_a_signal_drains_and_then_stops_envoy() -> None:
+    state, commands = run(Event.TERM_RECEIVED, Event.DRAIN_ELAPSED, Event.ENVOY_EXITED)
+
+    assert state is State.EXITED
+    assert commands == [
+        Command.DRAIN_LISTENERS,
+        Command.START_DRAIN_TIMER,
+        Command.STOP_ENVOY,
+        Command.START_STOP_TIMER,
+    ]
+
+
+def test_a_signal_before_envoy_is_live_drains_nothing() -> None:
+    """Case S5."""
+    state, commands = run(Event.TERM_BEFORE_LIVE)
+
+    assert state is State.STOPPING
+    assert Command.DRAIN_LISTENERS not in commands
+
+
+def test_a_drained_native_sidecar_stops_at_its_signal() -> None:
+    state, commands = run(Event.DRAIN_REQUESTED, Event.TERM_RECEIVED)
+
+    assert state is State.STOPPING
+    assert commands.count(Command.DRAIN_LISTENERS) == 1
+
+
+def test_each_drain_request_asks_envoy_again() -> None:
+    state, commands = run(Event.DRAIN_REQUESTED, Event.DRAIN_REQUESTED)
+
+    assert state is State.DRAINING
+    assert commands == [Command.DRAIN_LISTENERS, Command.DRAIN_LISTENERS]
+
+
+def test_a_second_signal_stops_envoy_in_a_hurry() -> None:
+    state, commands = run(Event.TERM_RECEIVED, Event.TERM_RECEIVED)
+
+    assert state is State.STOPPING
+    assert commands[-2:] == [Command.STOP_ENVOY, Command.START_SHORT_STOP_TIMER]
+
+
+@pytest.mark.parametrize("event", [Event.STOP_ELAPSED, Event.TERM_RECEIVED])
+def test_an_envoy_that_does_not_stop_is_killed(event: Event) -> None:
+    state, commands = run(Event.QUIT_REQUESTED, event)
+
+    assert state is State.KILLING
+    assert commands[-1] is Command.KILL_ENVOY
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.EXITED])
+def test_envoys_end_ends_every_state(state: State) -> None:
+    """Cases D21, D27."""
+    assert step(state, Event.ENVOY_EXITED) == (State.EXITED, ())
+
+
+def test_a_pair_that_is_not_in_the_table_changes_nothing() -> None:
+    assert (State.STOPPING, Event.DRAIN_REQUESTED) not in TRANSITIONS
+    assert step(State.STOPPING, Event.DRAIN_REQUESTED) == (State.STOPPING, ())
+
+
+@pytest.mark.parametrize(
+    ("before", "status", "code"),
+    [
+        (State.RUNNING, 139, 139),
+        (State.RUNNING, -9, 137),
+        (State.RUNNING, 0, 0),
+        (State.DRAINING, -11, 139),
+        (State.TERMINATING, 1, 0),
+        (State.STOPPING, 0, 0),
+        (State.KILLING, -9, 0),
+    ],
+)
+def test_an_envoy_that_dies_by_itself_passes_its_code_on(
+    before: State, status: int, code: int
+) -> None:
+    """Case V4."""
+    assert exit_code(before, status) == code
