@@ -1,0 +1,100 @@
+"""Asks the kernel for addresses, and for changes to them, over a netlink socket.
+
+`_socket` and not `socket`: the latter builds its enumerations first, 3 ms of a start.
+"""
+
+import _socket
+import errno
+import os
+from typing import Final
+
+from iptables import netlink
+from iptables.errors import SystemRefusedError
+from iptables.netlink import InterfaceAddress, Message
+
+ATTEMPTS: Final = 5  # traffic-capture.md section 10 rule 3: again only after an interrupted dump
+LARGEST_DATAGRAM: Final = 65536
+TIMEOUT_SECONDS: Final = 5.0  # the kernel answers at once; this is against waiting for ever
+
+
+def interface_addresses() -> list[InterfaceAddress]:
+    """Return the addresses of this network namespace: IPv4 by interface index, then IPv6.
+
+    Interfaces that are down are in it, and loopback.
+
+    Raises:
+        SystemRefusedError: the kernel could not be asked.
+    """
+    links = _dump(netlink.dump_links())
+    return netlink.interface_addresses(links, _dump(netlink.dump_addresses()))
+
+
+def add_passthrough_address() -> bool:
+    """Put ::6/128 on `lo`; return False if it was there."""
+    number = _acknowledge(netlink.add_passthrough_address())
+    if number not in (0, errno.EEXIST):
+        raise SystemRefusedError(f"adding ::6/128 to lo: {_reason(number)}")
+    return number == 0
+
+
+def remove_passthrough_address() -> bool:
+    """Take ::6/128 off `lo`; return False if it was not there."""
+    number = _acknowledge(netlink.remove_passthrough_address())
+    if number not in (0, errno.EADDRNOTAVAIL):
+        raise SystemRefusedError(f"removing ::6/128 from lo: {_reason(number)}")
+    return number == 0
+
+
+def _reason(number: int) -> str:
+    hint = ": the process needs CAP_NET_ADMIN" if number == errno.EPERM else ""
+    return f"{os.strerror(number)}{hint}"
+
+
+def _acknowledge(request: bytes) -> int:
+    """Send a change; return the kernel's errno."""
+    try:
+        sock = _open()
+        try:
+            sock.send(request)
+            (answer,) = netlink.decode(sock.recv(LARGEST_DATAGRAM))
+        finally:
+            sock.close()
+    except OSError as error:
+        raise SystemRefusedError(f"netlink: {error.strerror or error}") from error
+    return netlink.error_number(answer)
+
+
+def _dump(request: bytes) -> list[Message]:
+    """Return all messages of a dump that was not interrupted."""
+    try:
+        for _ in range(ATTEMPTS):
+            messages, whole = _dump_once(request)
+            if whole:
+                return messages
+    except OSError as error:
+        raise SystemRefusedError(f"netlink: {error.strerror or error}") from error
+    raise SystemRefusedError("netlink: the interfaces changed during each of five readings")
+
+
+def _dump_once(request: bytes) -> tuple[list[Message], bool]:
+    messages: list[Message] = []
+    whole = True
+    sock = _open()
+    try:
+        sock.send(request)
+        while True:
+            for message in netlink.decode(sock.recv(LARGEST_DATAGRAM)):
+                whole = whole and not message.flags & netlink.DUMP_INTERRUPTED
+                if message.kind in (netlink.DONE, netlink.ERROR):
+                    if number := netlink.error_number(message):
+                        raise OSError(number, os.strerror(number))
+                    return messages, whole
+                messages.append(message)
+    finally:
+        sock.close()
+
+
+def _open() -> "_socket.socket":
+    sock = _socket.socket(_socket.AF_NETLINK, _socket.SOCK_RAW, _socket.NETLINK_ROUTE)
+    sock.settimeout(TIMEOUT_SECONDS)
+    return sock

@@ -1,0 +1,178 @@
+"""Routing messages to and from the kernel as bytes: links, addresses.
+
+Only the few fields this agent needs: a whole netlink library costs 100 ms and 15 MB at import
+(performance.md, "Order and imports"). Numbers are in the machine's byte order.
+
+Source: linux/netlink.h, linux/rtnetlink.h, linux/if_addr.h, linux/if.h.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv6Address, ip_address
+from typing import Final, Literal, NamedTuple
+
+Family = Literal[4, 6]
+
+ADDRESS_FAMILIES: Final[dict[int, Family]] = {2: 4, 10: 6}  # AF_INET, AF_INET6
+AF_INET6: Final = 10
+
+ERROR: Final = 2  # NLMSG_ERROR; with the number 0 it is an acknowledgement
+DONE: Final = 3  # NLMSG_DONE
+NEW_LINK: Final = 16
+GET_LINK: Final = 18
+NEW_ADDRESS: Final = 20
+DELETE_ADDRESS: Final = 21
+GET_ADDRESS: Final = 22
+
+REQUEST: Final = 0x1
+ACKNOWLEDGE: Final = 0x4
+DUMP_INTERRUPTED: Final = 0x10  # the table changed while it was read
+DUMP: Final = 0x300
+EXCLUSIVE: Final = 0x200
+CREATE: Final = 0x400
+
+HEADER: Final = struct.Struct("=IHHII")  # length, type, flags, sequence, port
+LINK: Final = struct.Struct("=BxHiII")  # family, hardware type, index, flags, change mask
+ADDRESS: Final = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
+ATTRIBUTE: Final = struct.Struct("=HH")  # length, type
+
+IFLA_IFNAME: Final = 3
+IFA_ADDRESS: Final = 1
+IFA_LOCAL: Final = 2  # differs from IFA_ADDRESS on point-to-point links, where that is the peer
+IFF_UP: Final = 0x1
+IFF_LOOPBACK: Final = 0x8
+
+LOOPBACK_INDEX: Final = 1  # in every namespace: the kernel creates `lo` first
+#: Where Envoy's inbound passthrough cluster binds; 127.0.0.6's twin, which needs no address.
+PASSTHROUGH_IPV6: Final = IPv6Address("::6")
+
+
+class Message(NamedTuple):
+    """One netlink message."""
+
+    kind: int
+    flags: int
+    body: bytes
+
+
+class Link(NamedTuple):
+    """A network interface."""
+
+    ifindex: int
+    name: str
+    flags: int  #: IFF_…
+
+
+class InterfaceAddress(NamedTuple):
+    """An address and the interface it is on."""
+
+    interface: str
+    ifindex: int
+    family: Family
+    address: str  #: canonical text; an IPv4-mapped one as IPv4
+    is_up: bool
+    is_loopback: bool  #: of the interface: an address on `lo` need not be 127.0.0.1
+
+
+def encode(kind: int, flags: int, body: bytes) -> bytes:
+    """Return one request; the sequence number is 1, as a socket here has one request at a time."""
+    return HEADER.pack(HEADER.size + len(body), kind, REQUEST | flags, 1, 0) + body
+
+
+def dump_links() -> bytes:
+    """Return the request for all interfaces."""
+    return encode(GET_LINK, DUMP, LINK.pack(0, 0, 0, 0, 0))
+
+
+def dump_addresses() -> bytes:
+    """Return the request for the addresses of both families."""
+    return encode(GET_ADDRESS, DUMP, ADDRESS.pack(0, 0, 0, 0, 0))
+
+
+def add_passthrough_address() -> bytes:
+    """Return the request that puts ::6/128 on `lo`. Source: traffic-capture.md section 10."""
+    return encode(NEW_ADDRESS, ACKNOWLEDGE | CREATE | EXCLUSIVE, _passthrough_body())
+
+
+def remove_passthrough_address() -> bytes:
+    """Return the request that takes ::6/128 off `lo`."""
+    return encode(DELETE_ADDRESS, ACKNOWLEDGE, _passthrough_body())
+
+
+def _passthrough_body() -> bytes:
+    packed = PASSTHROUGH_IPV6.packed
+    head = ADDRESS.pack(AF_INET6, 128, 0, 0, LOOPBACK_INDEX)
+    return head + _attribute(IFA_LOCAL, packed) + _attribute(IFA_ADDRESS, packed)
+
+
+def _attribute(kind: int, payload: bytes) -> bytes:
+    return ATTRIBUTE.pack(ATTRIBUTE.size + len(payload), kind) + payload + bytes(-len(payload) % 4)
+
+
+def decode(data: bytes) -> Iterator[Message]:
+    """Return the messages of one datagram, in order."""
+    offset = 0
+    while offset + HEADER.size <= len(data):
+        length, kind, flags, _, _ = HEADER.unpack_from(data, offset)
+        if length < HEADER.size:
+            return
+        yield Message(kind, flags, data[offset + HEADER.size : offset + length])
+        offset += (length + 3) & ~3
+
+
+def error_number(message: Message) -> int:
+    """Return the errno of an ERROR or DONE message, zero for success."""
+    if len(message.body) < struct.calcsize("=i"):
+        return 0
+    (number,) = struct.unpack_from("=i", message.body)
+    return -int(number)
+
+
+def decode_link(body: bytes) -> Link:
+    """Return the interface of a NEW_LINK message."""
+    _, _, index, flags, _ = LINK.unpack_from(body)
+    name = _attributes(body, LINK.size).get(IFLA_IFNAME, b"")
+    return Link(index, name.rstrip(b"\0").decode(errors="replace"), flags)
+
+
+def _attributes(body: bytes, offset: int) -> dict[int, bytes]:
+    found = {}
+    while offset + ATTRIBUTE.size <= len(body):
+        length, kind = ATTRIBUTE.unpack_from(body, offset)
+        if length < ATTRIBUTE.size:
+            break
+        found[kind] = body[offset + ATTRIBUTE.size : offset + length]
+        offset += (length + 3) & ~3
+    return found
+
+
+def interface_addresses(
+    links: Iterable[Message], addresses: Iterable[Message]
+) -> list[InterfaceAddress]:
+    """Return all addresses: IPv4 by interface index, then IPv6 likewise.
+
+    Source: traffic-capture.md section 3.1 step 4.
+    """
+    by_index = {link.ifindex: link for link in (decode_link(message.body) for message in links)}
+    found = []
+    for message in addresses:
+        kind, _, _, _, index = ADDRESS.unpack_from(message.body)
+        attributes = _attributes(message.body, ADDRESS.size)
+        packed = attributes.get(IFA_LOCAL) or attributes.get(IFA_ADDRESS)
+        link = by_index.get(index)
+        if kind in ADDRESS_FAMILIES and packed and link:
+            found.append((kind, _interface_address(link, packed)))
+    return [item for _, item in sorted(found, key=lambda pair: (pair[0], pair[1].ifindex))]
+
+
+def _interface_address(link: Link, packed: bytes) -> InterfaceAddress:
+    address = ip_address(packed)
+    address = getattr(address, "ipv4_mapped", None) or address
+    return InterfaceAddress(
+        interface=link.name,
+        ifindex=link.ifindex,
+        family=address.version,
+        address=str(address),
+        is_up=bool(link.flags & IFF_UP),
+        is_loopback=bool(link.flags & IFF_LOOPBACK),
+    )
