@@ -1,0 +1,39 @@
+"""Who a program in the pod runs as is decided by words on a command line."""
+
+from agent.demo.commands import APPLICATION, ISTIO_INIT, ISTIO_PROXY, Credentials, enter, hold
+
+
+def test_a_network_is_held_by_a_program_that_dies_with_its_parent() -> None:
+    assert hold(mounts=False) == [
+        *("setpriv", "--pdeathsig=KILL", "--"),
+        *("unshare", "--net", "--", "cat"),
+    ]
+
+
+def test_mounts_in_a_pod_are_invisible_outside() -> None:
+    assert "--propagation=private" in hold(mounts=True)
+
+
+def test_root_enters_the_network_as_it_is() -> None:
+    assert enter(7, ["iptables-save", "-t", "nat"]) == [
+        *("nsenter", "--target=7", "--net", "--"),
+        *("env", "--chdir=/"),
+        *("setpriv", "--pdeathsig=KILL", "--", "iptables-save", "-t", "nat"),
+    ]
+
+
+def test_the_sidecar_has_no_capability_and_cannot_get_one() -> None:
+    assert enter(7, ["agent"], mounts=True, credentials=ISTIO_PROXY, directory="/pod") == [
+        *("nsenter", "--target=7", "--net", "--mount", "--"),
+        *("env", "--chdir=/pod"),
+        *("setpriv", "--pdeathsig=KILL", "--reuid=1337", "--regid=1337", "--clear-groups"),
+        *("--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--", "agent"),
+    ]
+
+
+def test_the_init_container_keeps_its_two_capabilities() -> None:
+    assert "--bounding-set=-all,+net_admin,+net_raw" in enter(7, ["x"], credentials=ISTIO_INIT)
+
+
+def test_the_application_is_somebody_else() -> None:
+    assert Credentials(uid=1000, gid=1000) == APPLICATION
