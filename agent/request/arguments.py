@@ -1,0 +1,124 @@
+"""Command lines of the small commands: their flags, and what they mean.
+
+Source: bootstrap.md sections 1.1, 1.3, 1.5 and 1.6.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from agent.request.settings import CommandError, LogSettings, RequestSettings, WaitSettings
+from agent.scopes import level_of, parse_log
+from iptables.flags import GLOBAL_FLAGS, Flag, Parsed, UsageError, parse_flags, render_help
+
+DEFAULTS: Final = WaitSettings()
+WAIT_FLAGS: Final = (
+    Flag("timeoutSeconds", "int", int(DEFAULTS.timeout_seconds), "seconds until it gives up"),
+    Flag(
+        "requestTimeoutMillis",
+        "int",
+        int(DEFAULTS.request_timeout_seconds * 1000),
+        "milliseconds that one request may take",
+    ),
+    Flag(
+        "periodMillis",
+        "int",
+        int(DEFAULTS.period_seconds * 1000),
+        "milliseconds between two requests",
+    ),
+    Flag("url", "string", DEFAULTS.url, "where a 200 means ready"),
+    *GLOBAL_FLAGS,
+)
+ADMIN_PORT: Final = 15000
+#: Envoy's admin port, the reference's former debug port, the status port, the health port.
+DEBUG_PORTS: Final = (ADMIN_PORT, 15004, 15020, 15021)
+REQUEST_FLAGS: Final = (
+    Flag("debug-port", "int", ADMIN_PORT, "local port that is asked"),
+    *GLOBAL_FLAGS,
+)
+
+
+def wait_help() -> str:
+    """Return the help text of `wait`."""
+    summary = "Wait until Envoy is ready, then exit with 0."
+    return render_help("pilot-agent wait [flags]", summary, WAIT_FLAGS)
+
+
+def request_help() -> str:
+    """Return the help text of `request`."""
+    summary = "Make one HTTP request to Envoy or the agent, and print the body of the response."
+    return render_help("pilot-agent request METHOD PATH [BODY] [flags]", summary, REQUEST_FLAGS)
+
+
+def parse_wait(argv: Sequence[str]) -> WaitSettings | None:
+    """Return what to wait for, or None when help was asked for.
+
+    Raises:
+        CommandError: the flags cannot be understood.
+    """
+    flags = _parse(WAIT_FLAGS, argv)
+    if flags.help:
+        return None
+    return WaitSettings(
+        url=flags.text("url"),
+        timeout_seconds=flags.number("timeoutSeconds"),
+        request_timeout_seconds=flags.number("requestTimeoutMillis") / 1000,
+        period_seconds=flags.number("periodMillis") / 1000,
+        log=_log_settings(flags),
+    )
+
+
+def parse_request(argv: Sequence[str]) -> RequestSettings | None:
+    """Return which request to make, or None when help was asked for.
+
+    Raises:
+        CommandError: the flags cannot be understood, or method or path is missing.
+    """
+    flags = _parse(REQUEST_FLAGS, argv)
+    if flags.help:
+        return None
+    words = flags.positionals
+    if len(words) < 2:  # noqa: PLR2004 - method and path
+        raise CommandError(f"requires at least 2 arg(s), only received {len(words)}")
+    log = _log_settings(flags)
+    # Whoever calls `request` parses its output: lines for stdout go to stderr (defect 43).
+    targets = tuple("stderr" if target == "stdout" else target for target in log.targets)
+    return RequestSettings(
+        method=words[0],
+        path=words[1],
+        body=b"".join(word.encode("utf-8", "surrogateescape") for word in words[2:3]),
+        debug_port=flags.number("debug-port"),
+        log=LogSettings(log.threshold, targets, as_json=log.as_json),
+    )
+
+
+def request_url(settings: RequestSettings, configured_ports: Sequence[int]) -> str:
+    """Return the URL to ask.
+
+    Args:
+        settings: the command line.
+        configured_ports: those that the pod's own configuration gives Envoy's admin port and the
+            status server; they may be asked besides the usual ones (defect 42).
+
+    Raises:
+        CommandError: the port is none of those that a pod's agent or Envoy uses.
+    """
+    allowed = tuple(dict.fromkeys((*DEBUG_PORTS, *configured_ports)))
+    if settings.debug_port not in allowed:
+        listed = " ".join(map(str, allowed))
+        raise CommandError(f"debug port {settings.debug_port} is not in allowed list [{listed}]")
+    return f"http://localhost:{settings.debug_port}/{settings.path.removeprefix('/')}"
+
+
+def _parse(flags: Sequence[Flag], argv: Sequence[str]) -> Parsed:
+    try:
+        return parse_flags(flags, argv)
+    except UsageError as error:
+        raise CommandError(str(error)) from error
+
+
+def _log_settings(flags: Parsed) -> LogSettings:
+    errors: list[str] = []
+    log = parse_log(flags, errors)
+    if errors:
+        raise CommandError("; ".join(errors))
+    return LogSettings(level_of(log.levels, "default"), log.targets, as_json=log.as_json)

@@ -1,0 +1,38 @@
+"""The pod's own configuration, read only when `request` is to ask an unusual port.
+
+Source: bootstrap.md sections 3.1 and 8, defect 42.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from bootstrap.config import Sources, resolve_proxy_config
+from bootstrap.errors import BootstrapError
+
+MESH_CONFIG: Final = "./etc/istio/config/mesh"
+ANNOTATIONS: Final = "./etc/istio/pod/annotations"
+
+
+def configured_ports(environ: Mapping[str, str]) -> tuple[int, ...]:
+    """Return Envoy's admin port and the status port; empty where the configuration is unusable.
+
+    `proxy` has said what is wrong with it; here it only means that no further port is known.
+    """
+    sources = Sources(
+        mesh_config=_text(MESH_CONFIG),
+        environment=environ.get("PROXY_CONFIG", ""),
+        annotations={},
+    )
+    try:
+        config, _ = resolve_proxy_config(sources)
+    except BootstrapError:
+        return ()
+    return tuple(port for port in (config.proxy_admin_port, config.status_port) if port)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - pathlib is slow to import
+            return file.read()
+    except OSError:
+        return ""
