@@ -53,11 +53,11 @@ def _read_request(connection: socket.socket) -> bytes:
 
 @contextmanager
 def scripted_server(
-    *answers: Sequence[bytes], family: socket.AddressFamily = socket.AF_INET
+    *answers: Sequence[bytes], family: socket.AddressFamily = socket.AF_INET, port: int = 0
 ) -> Iterator[ScriptedServer]:
-    """Serve on a free port of the family's loopback address."""
+    """Serve on the family's loopback address; a port of 0 is a free one."""
     host = "127.0.0.1" if family == socket.AF_INET else "::1"
-    with socket.create_server((host, 0), family=family) as listener:
+    with socket.create_server((host, port), family=family) as listener:
         server = ScriptedServer(listener)
         thread = threading.Thread(target=server.serve, args=(answers,))
         thread.start()

@@ -26,11 +26,11 @@ def test_wait_without_flags_is_what_the_hook_does() -> None:
 
 
 def test_wait_takes_each_value_from_its_flag() -> None:
-    settings = parse_wait(
-        "--url=http://h/ --timeoutSeconds 5 --requestTimeoutMillis=250 --periodMillis 100 "
-        "--log_output_level=xdsproxy:debug,all:warn --log_as_json --log_target=stderr "
-        "--log_target=/x surplus".split()
-    )
+    argv = ["--url=http://h/", "--timeoutSeconds", "5", "--requestTimeoutMillis=250"]
+    argv += ["--periodMillis", "100", "--log_output_level=xdsproxy:debug,all:warn"]
+    argv += ["--log_as_json", "--log_target=stderr", "--log_target=/x", "surplus"]
+
+    settings = parse_wait(argv)
 
     assert settings is not None
     assert vars(settings.log) == {
