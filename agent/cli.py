@@ -1,0 +1,85 @@
+"""The commands `proxy`, `version` and `help`: flags in, exit code out, errors as one line.
+
+Imports stand in the functions: what a command does not need must not slow its start.
+"""
+
+# ruff: noqa: PLC0415 - see above
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from iptables.flags import Flag, Parsed, UsageError, parse_flags, render_help
+
+USAGE_ERROR = 255  # bootstrap.md 1.1: any command returned an error
+VERSION_FLAGS = (
+    Flag("short", "bool", default=False, help="print the version alone", short="s"),
+    Flag("output", "string", "", "format of the output: yaml or json", short="o"),
+)
+
+
+def proxy(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run the agent until Envoy has ended; return the exit code."""
+    from agent.errors import AgentError
+    from agent.process import start
+    from agent.proxy_flags import HELP, PROXY_FLAGS
+    from bootstrap.errors import BootstrapError
+
+    try:
+        flags = parse_flags(PROXY_FLAGS, argv, unknown_ok=True)
+        if flags.help:
+            return _print(render_help(*HELP, PROXY_FLAGS))
+        return start(flags, environ)
+    except UsageError as error:
+        return _fail([str(error)], USAGE_ERROR)
+    except BootstrapError as error:
+        return _fail(error.problems, AgentError.exit_code)
+    except AgentError as error:
+        return _fail(getattr(error, "problems", [str(error)]), error.exit_code)
+
+
+def version(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Print build information."""
+    del environ
+    from agent.version import version_text
+
+    try:
+        flags = parse_flags(VERSION_FLAGS, argv)
+        if flags.help:
+            usage = "agent version [flags]"
+            return _print(render_help(usage, "Print build information.", VERSION_FLAGS))
+        return _print(version_text(flags.text("output"), short=flags.is_on("short")))
+    except (UsageError, ValueError) as error:
+        return _fail([str(error)], USAGE_ERROR)
+
+
+def help_command(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Print the list of commands, or one command's own help."""
+    from agent.__main__ import COMMANDS, main
+
+    named = _first_command(argv)
+    if named:
+        return main(["agent", named, "--help"])
+    del environ
+    width = max(len(name) for name in COMMANDS)
+    lines = [f"  {name:{width}}  {entry[-1]}" for name, entry in COMMANDS.items()]
+    return _print(
+        "The agent of a service mesh's pod: captures its traffic, runs its Envoy.\n\n"
+        "Usage:\n  agent COMMAND [flags]\n\nCommands:\n" + "\n".join(lines) + "\n\n"
+        "Use 'agent COMMAND --help' for the flags of a command.\n"
+    )
+
+
+def _first_command(argv: Sequence[str]) -> str:
+    parsed: Parsed = parse_flags((), argv, unknown_ok=True)
+    return parsed.positionals[0] if parsed.positionals else ""
+
+
+def _print(text: str) -> int:
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    return 0
+
+
+def _fail(problems: Sequence[str], code: int) -> int:
+    for problem in problems:
+        sys.stderr.write(f"Error: {problem}\n")
+    return code
