@@ -56,6 +56,29 @@ def enter(
     ]
 
 
+def look_around(pod: int, node: int, directory: str, program: str, address: str) -> list[str]:
+    """Return lines that tell a user how to look at a running pod.
+
+    Args:
+        pod: a process in the pod.
+        node: a process on its node.
+        directory: where the run keeps its files.
+        program: path of this agent.
+        address: where the node finds the application.
+    """
+    into_pod, into_node = f"nsenter -t {pod} -n -m", f"nsenter -t {node} -n"
+    commands = (
+        ("a shell in the pod", f"{into_pod} sh"),
+        ("its rules", f"{into_pod} iptables-save -t nat"),
+        ("Envoy's counters", f"{into_pod} {program} request GET stats"),
+        ("the agent's metrics", f"{into_pod} {program} request --debug-port 15020 GET metrics"),
+        ("the agent's log", f"tail -f {directory}/agent.log"),
+        ("its files", f"ls -lR {directory}/pod"),
+        ("a request from the node", f"{into_node} curl -i {address}"),
+    )
+    return [f"{what + ':':<25}{command}" for what, command in commands]
+
+
 def _restrict(credentials: Credentials | None) -> list[str]:
     if credentials is None:
         return []

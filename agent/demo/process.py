@@ -6,33 +6,33 @@ rules and mounts.
 """
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from pyroute2 import IPRoute
 
+from agent.demo.addresses import CABLE, Cable
 from agent.demo.commands import Credentials, enter, hold
 from agent.errors import SystemRefusedError
 
 #: Usable at once, without the second of duplicate address detection. Linux, if_addr.h.
 IFA_F_NODAD: Final = 0x02
+#: What asks a program to stop.
+STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Linux, prctl.h.
+PR_SET_PDEATHSIG: Final = 1
 #: How long a killed process may take to be gone.
 KILLED_SECONDS: Final = 10
-
-
-class Cable(NamedTuple):
-    """The addresses at both ends of a virtual Ethernet pair, each in a /24 or a /64."""
-
-    node_ipv4: str = "10.244.7.1"
-    pod_ipv4: str = "10.244.7.2"
-    node_ipv6: str = "fd00:10:244:7::1"
-    pod_ipv6: str = "fd00:10:244:7::2"
 
 
 class Namespace(NamedTuple):
@@ -41,6 +41,7 @@ class Namespace(NamedTuple):
     holder: int  #: the process that keeps it alive
     mounts: bool  #: whether processes enter the holder's mount namespace too
     directory: str  #: where processes start
+    children: list[subprocess.Popen[bytes]]  #: started by `spawn`; reaped with the namespace
 
     def netlink(self) -> IPRoute:
         """Return an open netlink socket of this namespace; use it by `with`."""
@@ -72,14 +73,17 @@ class Namespace(NamedTuple):
         It dies with this process, but for the first milliseconds, in which it becomes who it is to
         be. Ctrl-C on the terminal does not reach it.
         """
-        return subprocess.Popen(  # noqa: S603 - the caller's command line
+        child = subprocess.Popen(  # noqa: S603 - the caller's command line
             self._command(argv, credentials),
+            bufsize=0,
             env=environ,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             process_group=0,
         )
+        self.children.append(child)
+        return child
 
     def run(
         self,
@@ -130,7 +134,7 @@ def namespace(*, mounts: bool = False, directory: str = "/") -> Iterator[Namespa
                 cwd=directory,
                 process_group=0,
             )
-        made = Namespace(holder.pid, mounts, directory)
+        made = Namespace(holder.pid, mounts, directory, [])
         try:
             _wait_until_made(ours)
             with made.netlink() as netlink:
@@ -139,8 +143,16 @@ def namespace(*, mounts: bool = False, directory: str = "/") -> Iterator[Namespa
         finally:
             for pid in made.processes():
                 kill(pid)
-            holder.kill()
-            holder.wait(KILLED_SECONDS)
+            for child in (*made.children, holder):
+                _reap(child)
+
+
+def _reap(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.wait(KILLED_SECONDS)
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        if pipe:
+            pipe.close()
 
 
 def _wait_until_made(holder: socket.socket) -> None:
@@ -154,7 +166,7 @@ def _wait_until_made(holder: socket.socket) -> None:
 
 @contextlib.contextmanager
 def network(
-    cable: Cable | None = None, *, mounts: bool = False, directory: str = "/"
+    cable: Cable = CABLE, *, mounts: bool = False, directory: str = "/"
 ) -> Iterator[tuple[Namespace, Namespace]]:
     """Yield a node and a pod, joined; everything in them is killed afterwards.
 
@@ -162,7 +174,7 @@ def network(
     both families are usable at once.
 
     Args:
-        cable: other addresses than the usual ones.
+        cable: the addresses.
         mounts: give the pod a mount namespace of its own.
         directory: where processes in either start.
     """
@@ -170,7 +182,7 @@ def network(
         namespace(directory=directory) as node,
         namespace(directory=directory, mounts=mounts) as pod,
     ):
-        connect(node, pod, cable or Cable())
+        connect(node, pod, cable)
         yield node, pod
 
 
@@ -201,23 +213,104 @@ def has_ipv6() -> bool:
     return os.access("/proc/net/if_inet6", os.F_OK)
 
 
+class Output:
+    """The lines that a child writes to its standard output, a pipe."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self.pipe = child.stdout
+        self.text = ""
+
+    def wait_for(self, line: str, seconds: float) -> bool:
+        """Return whether the line comes within the time; it and those before it are dropped."""
+        deadline = time.monotonic() + seconds
+        while f"{line}\n" not in self.text:
+            patience = max(deadline - time.monotonic(), 0)
+            if not self.pipe or not select.select([self.pipe], [], [], patience)[0]:
+                return False
+            chunk = os.read(self.pipe.fileno(), 65536)
+            if not chunk:
+                return False
+            self.text += chunk.decode(errors="replace")
+        self.text = self.text.partition(f"{line}\n")[2]
+        return True
+
+
+def how_ended(code: int) -> str:
+    """Return a child's return code in words."""
+    return f"exit {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+
+
 def kill(pid: int) -> None:
     """Kill a process, whoever started it, and wait until it is gone; it may be gone already."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    wait_until_gone(pid, KILLED_SECONDS)
+    first_gone([pid], KILLED_SECONDS)
 
 
-def wait_until_gone(pid: int, seconds: float) -> bool:
-    """Return whether a process, whoever started it, is gone within the time."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], seconds)[0])
-    finally:
-        os.close(handle)
+def first_gone(pids: Sequence[int], seconds: float) -> int | None:
+    """Return the first process to be gone, whoever started it; None if none is in time."""
+    with contextlib.ExitStack() as stack:
+        handles = {}
+        for pid in pids:
+            try:
+                handle = os.pidfd_open(pid)
+            except ProcessLookupError:
+                return pid
+            stack.callback(os.close, handle)
+            handles[handle] = pid
+        gone = select.select(list(handles), [], [], seconds)[0]
+    return handles[gone[0]] if gone else None
+
+
+def block_signals() -> None:
+    """Keep what asks us to stop for `supervise`, which waits for it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*STOPPING, signal.SIGCHLD})
+
+
+def supervise(work: Callable[[], int]) -> int:
+    """Return the exit code of work done in a child, or 128 and the signal that ended it.
+
+    A signal that asks us to stop ends the child wherever it is, so that whoever called this cleans
+    up in peace. The child may wait for it by `wait_for_stop`; the exit code is then its own.
+    Needs `block_signals` before.
+    """
+    sys.stdout.flush()
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        _become_worker(parent)
+        try:
+            code = work()
+            sys.stdout.flush()
+        except BaseException:  # noqa: BLE001 - nothing of it may run our caller's code twice
+            traceback.print_exc()
+            code = 1
+        os._exit(code)
+    while True:
+        received = signal.sigwait({*STOPPING, signal.SIGCHLD})
+        if received != signal.SIGCHLD:
+            os.kill(child, signal.SIGTERM)
+        ended, status = os.waitpid(child, os.WNOHANG if received == signal.SIGCHLD else 0)
+        if ended:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 + (-code if received == signal.SIGCHLD else received)
+
+
+def _become_worker(parent: int) -> None:
+    """Die with the parent and by any signal; leave Ctrl-C on the terminal to the parent."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    os.setpgid(0, 0)
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*STOPPING, signal.SIGCHLD})
+
+
+def wait_for_stop() -> None:
+    """Return when the supervisor passes on that we are to stop."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    signal.sigwait({signal.SIGTERM})
 
 
 def _network_of(pid: int) -> tuple[int, int] | None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.demo.addresses import CABLE
 from agent.demo.commands import ISTIO_INIT, ISTIO_PROXY
-from agent.demo.process import Cable, Namespace, kill, namespace, network, wait_until_gone
+from agent.demo.process import Namespace, first_gone, kill, namespace, network
 
 pytestmark = pytest.mark.root
 
@@ -37,7 +38,7 @@ def status(of: Namespace, **how: object) -> dict[str, str]:
     return {key: value.strip() for key, _, value in (x.partition(":") for x in text.splitlines())}
 
 
-@pytest.mark.parametrize("address", [Cable().pod_ipv4, Cable().pod_ipv6])
+@pytest.mark.parametrize("address", [CABLE.pod_ipv4, CABLE.pod_ipv6])
 def test_the_node_reaches_the_pod_at_once(
     joined: tuple[Namespace, Namespace], address: str
 ) -> None:
@@ -56,7 +57,7 @@ def test_the_pod_has_a_route_to_everywhere(
     with pod.netlink() as netlink:
         route = netlink.route("get", dst=address)[0]
 
-    assert route.get("gateway") in (Cable().node_ipv4, Cable().node_ipv6)
+    assert route.get("gateway") in (CABLE.node_ipv4, CABLE.node_ipv6)
 
 
 def test_the_sidecar_runs_without_capabilities(joined: tuple[Namespace, Namespace]) -> None:
@@ -110,4 +111,4 @@ def test_a_killed_user_leaves_no_namespace_and_no_process() -> None:
 
         user.kill()
 
-    assert [pid for pid in pids if not wait_until_gone(pid, 10)] == []
+    assert [first_gone([pid], 10) for pid in pids] == pids

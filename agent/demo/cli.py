@@ -1,0 +1,160 @@
+"""The command `demo`: a pod in throw-away namespaces, shown step by step."""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from agent.demo import files
+from agent.demo.addresses import CABLE, Family, url
+from agent.demo.commands import look_around
+from agent.demo.manifest import APPLICATION_PORT
+from agent.demo.observe import can_make_namespaces
+from agent.demo.process import block_signals, has_ipv6, supervise, wait_for_stop
+from agent.demo.report import Line, closing, heading, opening, summary
+from agent.demo.run import RunningPod, clear, pod_in
+from agent.demo.scenario import START_UP, Pod, Step, termination, traffic
+from agent.errors import AgentError, SystemRefusedError
+from iptables.flags import Flag, UsageError, parse_flags, render_help
+
+FLAGS: Final = (Flag("keep", "bool", default=False, help="leave the pod running until Ctrl-C"),)
+HELP: Final = """\
+Show the agent at work, with a real Envoy, in about 15 seconds.
+
+A node and a pod, joined, are made of throw-away network namespaces. In the pod traffic is captured,
+agent and Envoy run as uid 1337 without capabilities, and an application answers. The demo asks the
+kubelet's questions, sends requests both ways, and ends the agent with requests under way. Each line
+shows what was done, what was expected, what was seen, and the milliseconds it took. Nothing is left
+afterwards, and outside of the namespaces nothing changes.
+
+Needs root: it makes network and mount namespaces. Exit code: 0 if everything was as expected, 1 if
+something differs, 130 after Ctrl-C and 143 after SIGTERM, 255 if it cannot run here. With --keep,
+Ctrl-C is the usual end."""
+NEEDED: Final = (
+    "agent demo needs root with CAP_NET_ADMIN and CAP_SYS_ADMIN, to make network and mount "
+    "namespaces and to capture traffic in them"
+)
+TOOLS: Final = ("nsenter", "setpriv", "unshare", "iptables")
+LOG_TAIL_LINES: Final = 20
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run the demo; return the exit code."""
+    del environ  # the pod has its own
+    try:
+        flags = parse_flags(FLAGS, argv)
+        if flags.help:
+            sys.stdout.write(render_help("agent demo [flags]", HELP, FLAGS))
+            return 0
+        _require_tools()
+    except (UsageError, AgentError) as error:
+        return _fail(error)
+    block_signals()
+    for earlier in files.abandoned():
+        _say(f"removing what an earlier demo left: {earlier}")
+        clear(earlier)
+    directory = files.new_directory()
+    try:
+        return supervise(lambda: _show(directory, keep=flags.is_on("keep")))
+    finally:
+        clear(directory)
+
+
+def _fail(error: Exception) -> int:
+    sys.stderr.write(f"Error: {error}\n")
+    return getattr(error, "exit_code", 255)
+
+
+def _require_tools() -> None:
+    if not can_make_namespaces(Path("/proc/self/status").read_text()):
+        raise SystemRefusedError(NEEDED)
+    missing = [name for name in TOOLS if shutil.which(name) is None]
+    if missing:
+        raise SystemRefusedError(
+            f"agent demo needs {' and '.join(missing)}; run: apt-get install util-linux iptables"
+        )
+
+
+def _show(directory: Path, *, keep: bool) -> int:
+    """Walk through a pod; return the exit code."""
+    began = time.monotonic()
+    families: tuple[Family, ...] = ("IPv4", "IPv6") if has_ipv6() else ("IPv4",)
+    table = Table()
+    try:
+        with pod_in(directory) as pod:
+            if table.walk(pod, START_UP, stop=True):
+                table.walk(pod, traffic(CABLE, families))
+                if keep:
+                    _keep(pod, directory)
+                else:
+                    table.walk(pod, termination(CABLE))
+            if table.differs:
+                _show_log(pod.log)
+    except AgentError as error:
+        return _fail(error)
+    table.add("everything in the pod is gone", "no process left", lambda: _left(directory))
+    _say(summary(table.lines, time.monotonic() - began))
+    return 1 if table.differs else 0
+
+
+class Table:
+    """The report so far; each line appears as its step begins, and is completed as it ends."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        _say(heading())
+
+    @property
+    def differs(self) -> bool:
+        """Return whether any step showed something unexpected."""
+        return any(line.differs for line in self.lines)
+
+    def walk(self, pod: Pod, steps: Iterable[Step], *, stop: bool = False) -> bool:
+        """Carry out steps, if told so up to the first that differs; return whether none did."""
+        for step in steps:
+            self.add(step.name, step.expected, partial(step.observe, pod))
+            if stop and self.differs:
+                break
+        return not self.differs
+
+    def add(self, name: str, expected: str, observe: Callable[[], str]) -> None:
+        """Carry out one step; an error is what was seen."""
+        _say(opening(name, expected), end="")
+        began = time.monotonic()
+        try:
+            seen = observe()
+        except (AgentError, subprocess.TimeoutExpired) as error:
+            seen = str(error)
+        line = Line(name, expected, seen, (time.monotonic() - began) * 1000)
+        self.lines.append(line)
+        _say(closing(line))
+
+
+def _say(text: str, end: str = "\n") -> None:
+    sys.stdout.write(f"{text}{end}")
+    sys.stdout.flush()
+
+
+def _keep(pod: RunningPod, directory: Path) -> None:
+    """Say how to look around, and return when told to stop."""
+    application = url(CABLE.pod_ipv4, APPLICATION_PORT)
+    lines = look_around(
+        pod.inside.holder, pod.node.holder, str(directory), files.program()[0], application
+    )
+    _say("\n".join(["", *lines, "", "The pod keeps running; Ctrl-C removes it.", ""]))
+    wait_for_stop()
+
+
+def _show_log(log: Path) -> None:
+    if log.exists():
+        lines = log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+        _say("\n".join(["", "The last lines of the agent's log:", *lines, ""]))
+
+
+def _left(directory: Path) -> str:
+    found = files.users(directory)
+    return f"{len(found)} left: {found}" if found else "no process left"
