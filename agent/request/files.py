@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from bootstrap.config import Sources, resolve_proxy_config
+from bootstrap.downward import parse_downward
 from bootstrap.errors import BootstrapError
 
 MESH_CONFIG: Final = "./etc/istio/config/mesh"
@@ -18,10 +19,11 @@ def configured_ports(environ: Mapping[str, str]) -> tuple[int, ...]:
 
     `proxy` has said what is wrong with it; here it only means that no further port is known.
     """
+    annotations, _ = parse_downward(_text(ANNOTATIONS))
     sources = Sources(
         mesh_config=_text(MESH_CONFIG),
         environment=environ.get("PROXY_CONFIG", ""),
-        annotations={},
+        annotations=annotations,
     )
     try:
         config, _ = resolve_proxy_config(sources)

@@ -172,6 +172,21 @@ def test_request_asks_no_port_outside_the_list(capfd: pytest.CaptureFixture[str]
     )
 
 
+def test_d6_a_status_port_from_an_annotation_may_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pod_info = tmp_path / "etc" / "istio" / "pod"
+    pod_info.mkdir(parents=True)
+
+    with scripted_server(answer("200 OK", b"OK")) as server:
+        annotation = f'status.sidecar.istio.io/port="{server.port}"\n'
+        (pod_info / "annotations").write_text(annotation)
+        code = request([f"--debug-port={server.port}", "POST", "drain"], {})
+
+    assert (code, capfd.readouterr().out) == (0, "OK\n")
+
+
 def test_an_unusable_configuration_adds_no_port(capfd: pytest.CaptureFixture[str]) -> None:
     assert request(["--debug-port=80", "GET", "x"], {"PROXY_CONFIG": "[1"}) == 255
     assert "[15000 15004 15020 15021]" in capfd.readouterr().err
