@@ -43,6 +43,13 @@ VOLUMES: Final = (
 LABELS_PATH: Final = "etc/istio/pod/labels"
 ANNOTATIONS_PATH: Final = "etc/istio/pod/annotations"
 
+LABELS: Final = {
+    "app": "hello",
+    "security.istio.io/tlsMode": "istio",
+    "service.istio.io/canonical-name": "hello",
+    "service.istio.io/canonical-revision": "latest",
+}
+
 DEFAULT_ENVOY: Final = "/usr/local/bin/envoy"
 #: Set by the image.
 IMAGE_ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -91,16 +98,6 @@ def expand(arguments: Sequence[str], environ: Mapping[str, str]) -> list[str]:
         re.sub(r"\$\((\w+)\)", lambda match: environ.get(match[1], match[0]), argument)
         for argument in arguments
     ]
-
-
-def labels() -> dict[str, str]:
-    """Return the pod's labels."""
-    return {
-        "app": "hello",
-        "security.istio.io/tlsMode": "istio",
-        "service.istio.io/canonical-name": "hello",
-        "service.istio.io/canonical-revision": "latest",
-    }
 
 
 def annotations(envoy: str) -> dict[str, str]:

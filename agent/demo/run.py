@@ -190,7 +190,7 @@ def pod_in(directory: Path, *, envoy: str = "", cable: Cable = CABLE) -> Iterato
         root,
         volumes=manifest.VOLUMES,
         texts={
-            manifest.LABELS_PATH: manifest.downward(manifest.labels()),
+            manifest.LABELS_PATH: manifest.downward(manifest.LABELS),
             manifest.ANNOTATIONS_PATH: manifest.downward(manifest.annotations(envoy)),
         },
         uid=ISTIO_PROXY.uid,

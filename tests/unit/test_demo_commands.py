@@ -1,6 +1,14 @@
 """Who a program in the pod runs as is decided by words on a command line."""
 
-from agent.demo.commands import APPLICATION, ISTIO_INIT, ISTIO_PROXY, Credentials, enter, hold
+from agent.demo.commands import (
+    APPLICATION,
+    ISTIO_INIT,
+    ISTIO_PROXY,
+    Credentials,
+    enter,
+    hold,
+    look_around,
+)
 
 
 def test_a_network_is_held_by_a_program_that_dies_with_its_parent() -> None:
@@ -37,3 +45,11 @@ def test_the_init_container_keeps_its_two_capabilities() -> None:
 
 def test_the_application_is_somebody_else() -> None:
     assert Credentials(uid=1000, gid=1000) == APPLICATION
+
+
+def test_a_user_is_told_the_way_into_the_pod_and_the_node() -> None:
+    lines = look_around(7, 8, "/run/demo", "/venv/bin/agent", "http://10.0.0.2:8080/")
+
+    assert "a shell in the pod:      nsenter -t 7 -n -m sh" in lines
+    assert "a request from the node: nsenter -t 8 -n curl -i http://10.0.0.2:8080/" in lines
+    assert any(line.endswith("/venv/bin/agent request GET stats") for line in lines)
