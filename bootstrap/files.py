@@ -1,0 +1,207 @@
+"""The bootstrap's files: what is read of the pod, what is written for Envoy, and the gate.
+
+The gate is a FIFO under the bootstrap's name. Envoy, started early, stops in open() until the
+agent's servers listen; then the text goes through and a plain file takes the FIFO's place.
+
+Source: bootstrap.md sections 3.1, 4.4, 5.1 and 7; performance.md, recommended start sequence.
+"""
+
+import errno
+import os
+from typing import Final
+
+from bootstrap.errors import BootstrapError
+
+#: A pipe's capacity; more would not be taken at once.
+CHUNK_BYTES: Final = 65536
+
+
+class Gate:
+    """Holds Envoy in open() of its own configuration until everyone it would call listens.
+
+    shut --open()--> open --write() until True--> done; remove() from any of them.
+    """
+
+    def __init__(self, path: str, text: str, *, owner: tuple[int, int] | None = None) -> None:
+        """Make the FIFO, and beside it the plain file that takes its place.
+
+        Args:
+            path: the bootstrap's; what was there goes.
+            text: the bootstrap.
+            owner: uid and gid that Envoy runs with, where they are not the agent's.
+
+        Raises:
+            BootstrapError: the directory is not writable, or full.
+        """
+        self.path = path
+        self._plain = _temporary(path)
+        self._rest = memoryview(text.encode())
+        self._pipe = -1
+        _make_parent(path)
+        try:
+            _write(self._plain, text, mode=0o600, owner=owner)
+            _unlink(path)
+            os.mkfifo(path, 0o600)
+            if owner:
+                os.chown(path, *owner)
+        except OSError as error:
+            _unlink(self._plain)
+            raise _refused(path, error) from error
+
+    def open(self) -> bool:
+        """Return whether Envoy waits at the gate, which is open then; else ask again later.
+
+        Envoy may not have got there yet, or have died: its process tells which.
+        """
+        try:
+            self._pipe = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # a FIFO that nobody reads
+                return False
+            raise _refused(self.path, error) from error
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes writable when Envoy has read something."""
+        return self._pipe
+
+    def write(self) -> bool:
+        """Write what Envoy takes without waiting; return whether it has got everything.
+
+        Raises:
+            BootstrapError: Envoy has gone away.
+        """
+        try:
+            while self._rest:
+                self._rest = self._rest[os.write(self._pipe, self._rest[:CHUNK_BYTES]) :]
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            line = f"{self.path}: envoy went away before it had read all: {error.strerror}"
+            raise BootstrapError([line]) from error
+        # The plain file first: whoever opens the name again must not stop at a FIFO.
+        os.replace(self._plain, self.path)
+        self._close()
+        return True
+
+    def remove(self) -> None:
+        """Remove the files; an Envoy still at the gate reads an empty file and exits with 1."""
+        self._close()
+        if _is_fifo(self.path):
+            # Both ends in one hand never wait, and let go whoever waits in open().
+            both_ends = os.open(self.path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            _unlink(self.path)
+            os.close(both_ends)
+        _unlink(self.path)
+        _unlink(self._plain)
+
+    def _close(self) -> None:
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+
+
+def make_gate(path: str, text: str, *, owner: tuple[int, int] | None = None) -> Gate:
+    """Return a gate that is shut; its directory is made where it is missing.
+
+    Raises:
+        BootstrapError: the directory is not writable, or full.
+    """
+    return Gate(path, text, owner=owner)
+
+
+def write_atomic(
+    path: str, text: str, *, mode: int = 0o600, owner: tuple[int, int] | None = None
+) -> None:
+    """Write a file so that nobody ever sees half of it; its directory is made with 0700.
+
+    Raises:
+        BootstrapError: the directory is not writable, or full.
+    """
+    _make_parent(path)
+    temporary = _temporary(path)
+    try:
+        _write(temporary, text, mode=mode, owner=owner)
+        os.replace(temporary, path)
+    except OSError as error:
+        _unlink(temporary)
+        raise _refused(path, error) from error
+
+
+def read_mesh_config(path: str) -> str | None:
+    """Return the text of the mesh configuration file, None where there is none.
+
+    Raises:
+        BootstrapError: there is one, and it cannot be read.
+    """
+    try:
+        return _read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        line = f"{path}: expected a readable mesh configuration file: {error.strerror}"
+        raise BootstrapError([line]) from error
+
+
+def read_pod_file(path: str) -> tuple[str | None, list[str]]:
+    """Return the text of a downward API file, None where it cannot be read, and warnings.
+
+    A missing file is no warning: many pods have none.
+    """
+    try:
+        return _read(path), []
+    except (FileNotFoundError, NotADirectoryError):
+        return None, []
+    except OSError as error:
+        return None, [f"{path}: expected a readable file: {error.strerror}; it is ignored"]
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - pathlib costs 5 ms
+        return file.read()
+
+
+def _make_parent(path: str) -> None:
+    directory = os.path.dirname(path) or "."  # noqa: PTH120 - pathlib costs 5 ms
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib costs 5 ms
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def _temporary(path: str) -> str:
+    return f"{path}.{os.getpid()}.tmp"
+
+
+def _write(path: str, text: str, *, mode: int, owner: tuple[int, int] | None) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, mode)  # whatever the umask is
+        if owner:
+            os.fchown(descriptor, *owner)
+        file.write(text)
+
+
+def _is_fifo(path: str) -> bool:
+    try:
+        return (os.lstat(path).st_mode & 0o170000) == 0o010000
+    except OSError:
+        return False
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)  # noqa: PTH108 - pathlib costs 5 ms
+    except FileNotFoundError:
+        return
+
+
+def _refused(path: str, error: OSError) -> BootstrapError:
+    directory = os.path.dirname(path) or "."  # noqa: PTH120 - pathlib costs 5 ms
+    return BootstrapError(
+        [
+            f"{path}: cannot be written by uid {os.geteuid()}: {error.strerror};"
+            f" mount a writable volume at {directory}, or set configPath to a writable directory"
+        ]
+    )
