@@ -9,6 +9,7 @@ from typing import Final
 from bootstrap.config import Sources, resolve_proxy_config
 from bootstrap.downward import parse_downward
 from bootstrap.errors import BootstrapError
+from bootstrap.files import read_mesh_config, read_pod_file
 
 MESH_CONFIG: Final = "./etc/istio/config/mesh"
 ANNOTATIONS: Final = "./etc/istio/pod/annotations"
@@ -19,22 +20,14 @@ def configured_ports(environ: Mapping[str, str]) -> tuple[int, ...]:
 
     `proxy` has said what is wrong with it; here it only means that no further port is known.
     """
-    annotations, _ = parse_downward(_text(ANNOTATIONS))
-    sources = Sources(
-        mesh_config=_text(MESH_CONFIG),
-        environment=environ.get("PROXY_CONFIG", ""),
-        annotations=annotations,
-    )
+    annotations, _ = read_pod_file(ANNOTATIONS)
     try:
+        sources = Sources(
+            mesh_config=read_mesh_config(MESH_CONFIG),
+            environment=environ.get("PROXY_CONFIG", ""),
+            annotations=parse_downward(annotations or "")[0],
+        )
         config, _ = resolve_proxy_config(sources)
     except BootstrapError:
         return ()
     return tuple(port for port in (config.proxy_admin_port, config.status_port) if port)
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - pathlib is slow to import
-            return file.read()
-    except OSError:
-        return ""
