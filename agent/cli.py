@@ -5,36 +5,49 @@ Imports stand in the functions: what a command does not need must not slow its s
 
 # ruff: noqa: PLC0415 - see above
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
-from iptables.flags import Flag, Parsed, UsageError, parse_flags, render_help
+from iptables.flags import GLOBAL_FLAGS, Flag, Parsed, UsageError, parse_flags, render_help
 
 USAGE_ERROR = 255  # bootstrap.md 1.1: any command returned an error
 VERSION_FLAGS = (
     Flag("short", "bool", default=False, help="print the version alone", short="s"),
     Flag("output", "string", "", "format of the output: yaml or json", short="o"),
+    *GLOBAL_FLAGS,
 )
 
 
 def proxy(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the agent until Envoy has ended; return the exit code."""
-    from agent.errors import AgentError
-    from agent.process import start
     from agent.proxy_flags import HELP, PROXY_FLAGS
-    from bootstrap.errors import BootstrapError
 
     try:
         flags = parse_flags(PROXY_FLAGS, argv, unknown_ok=True)
-        if flags.help:
-            return _print(render_help(*HELP, PROXY_FLAGS))
-        return start(flags, environ)
     except UsageError as error:
         return _fail([str(error)], USAGE_ERROR)
+    if flags.help:
+        return _print(render_help(*HELP, PROXY_FLAGS))
+
+    from agent.errors import AgentError
+    from agent.process import start
+    from bootstrap.errors import BootstrapError
+
+    try:
+        _leave(start(flags, environ))
     except BootstrapError as error:
         return _fail(error.problems, AgentError.exit_code)
     except AgentError as error:
         return _fail(getattr(error, "problems", [str(error)]), error.exit_code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process at once: tearing gRPC and asyncio down takes 10 ms and frees nothing."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def version(argv: Sequence[str], environ: Mapping[str, str]) -> int:

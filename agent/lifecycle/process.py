@@ -24,6 +24,11 @@ class Envoy:
         #: Readable once the process has exited.
         self.pidfd = os.pidfd_open(pid)
 
+    def has_exited(self) -> bool:
+        """Return whether the process is over; it is left to be reaped."""
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return self.pidfd < 0 or os.waitid(os.P_PIDFD, self.pidfd, flags) is not None
+
     def send(self, number: signal.Signals) -> None:
         """Signal the process, unless it has been reaped."""
         if self.pidfd >= 0:

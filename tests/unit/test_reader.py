@@ -1,0 +1,47 @@
+import pytest
+
+from agent.reader import Reader, parse_bool, parse_float, parse_int, parse_port, parse_text
+
+
+def test_an_unset_variable_is_the_default() -> None:
+    read = Reader({})
+
+    assert read.take("A", parse_int, default=7) == 7
+    assert read.require("A", parse_int, default=7) == 7
+    assert (read.warnings, read.errors) == ([], [])
+
+
+def test_a_set_variable_is_parsed() -> None:
+    read = Reader({"A": "8", "B": "x"})
+
+    assert read.take("A", parse_int, default=7) == 8
+    assert read.require("B", parse_text, default="") == "x"
+
+
+def test_what_has_a_default_is_a_warning_and_the_rest_an_error() -> None:
+    read = Reader({"A": "many", "B": "maybe"})
+
+    assert read.take("A", parse_int, default=7) == 7
+    assert read.require("B", parse_bool, default=False) is False
+    assert read.warnings == ["A='many': expected a whole number; using the default"]
+    assert read.errors == ["B='maybe': expected 'true' or 'false'"]
+
+
+@pytest.mark.parametrize("text", ["", " 1", "1_0", "0x1", "1.0"])
+def test_whole_numbers_are_decimal(text: str) -> None:
+    with pytest.raises(ValueError, match="whole number"):
+        parse_int(text)
+
+
+@pytest.mark.parametrize("text", ["-1", "65536"])
+def test_a_port_has_bounds(text: str) -> None:
+    with pytest.raises(ValueError, match=r"0\.\.65535"):
+        parse_port(text)
+
+    assert parse_port("65535") == 65535
+
+
+def test_a_number_may_have_a_fraction() -> None:
+    assert parse_float("0.5") == 0.5
+    with pytest.raises(ValueError, match="expected a number"):
+        parse_float("half")
