@@ -11,7 +11,7 @@ import socket
 import statistics
 import sys
 
-from shared.pod import AGENT, enter_namespace, wall_milliseconds
+from shared.pod import AGENT, compile_sources, enter_namespace, wall_milliseconds
 
 RUNS = 30
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -27,6 +27,7 @@ def serve(listener: socket.socket) -> None:
 
 def main() -> None:
     enter_namespace()
+    compile_sources()
     programs = {
         "agent wait": [AGENT, "wait"],
         "agent wait --timeoutSeconds=60": [AGENT, "wait", "--timeoutSeconds=60"],

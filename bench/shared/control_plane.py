@@ -1,0 +1,133 @@
+"""A control plane with one cluster and one listener: `python control_plane.py FOLDER SOCKET`.
+
+Serves ADS, both variants, with TLS on localhost:15012 and, for an Envoy without an agent, in clear
+on a Unix socket. Writes its root certificate to FOLDER/root-cert.pem and `listening` to standard
+output. Sends each type once per stream, and never looks at what it is told.
+"""
+
+import datetime as dt
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from envoy.config.cluster.v3.cluster_pb2 import Cluster
+from envoy.config.listener.v3.listener_pb2 import Listener
+from envoy.extensions.filters.network.tcp_proxy.v3.tcp_proxy_pb2 import TcpProxy
+from envoy.service.discovery.v3 import ads_pb2_grpc
+from envoy.service.discovery.v3.discovery_pb2 import (
+    DeltaDiscoveryRequest,
+    DeltaDiscoveryResponse,
+    DiscoveryRequest,
+    DiscoveryResponse,
+    Resource,
+)
+from google.protobuf.any_pb2 import Any
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import Message
+
+ADDRESS = "localhost:15012"
+#: What the agent expects of a control plane on localhost.
+SERVER_NAME = "istiod.istio-system.svc"
+
+
+def packed(message: Message) -> Any:
+    value = Any()
+    value.Pack(message)
+    return value
+
+
+def resources() -> dict[str, tuple[str, Any]]:
+    """Return the resource of each type, by type URL, with its name."""
+    cluster = ParseDict({"name": "service", "type": "STATIC"}, Cluster())
+    proxy = TcpProxy(stat_prefix="service", cluster="service")
+    filters = [{"name": "envoy.filters.network.tcp_proxy"}]
+    address = {"socketAddress": {"address": "127.0.0.1", "portValue": 15001}}
+    listener = ParseDict(
+        {"name": "virtualOutbound", "address": address, "filterChains": [{"filters": filters}]},
+        Listener(),
+    )
+    listener.filter_chains[0].filters[0].typed_config.CopyFrom(packed(proxy))
+    return {
+        packed(message).type_url: (message.name, packed(message)) for message in (cluster, listener)
+    }
+
+
+class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):
+    """Answers the first request of a stream for each type."""
+
+    def __init__(self) -> None:
+        self.resources = resources()
+
+    def StreamAggregatedResources(  # noqa: N802 - the service's name
+        self, requests: Iterator[DiscoveryRequest], _: grpc.ServicerContext
+    ) -> Iterator[DiscoveryResponse]:
+        for kind in self.first_of_each(requests):
+            _, resource = self.resources[kind]
+            yield DiscoveryResponse(
+                version_info="1", nonce="1", type_url=kind, resources=[resource]
+            )
+
+    def DeltaAggregatedResources(  # noqa: N802 - the service's name
+        self, requests: Iterator[DeltaDiscoveryRequest], _: grpc.ServicerContext
+    ) -> Iterator[DeltaDiscoveryResponse]:
+        for kind in self.first_of_each(requests):
+            name, resource = self.resources[kind]
+            described = Resource(name=name, version="1", resource=resource)
+            yield DeltaDiscoveryResponse(nonce="1", type_url=kind, resources=[described])
+
+    def first_of_each(
+        self, requests: Iterator[DiscoveryRequest] | Iterator[DeltaDiscoveryRequest]
+    ) -> Iterator[str]:
+        seen = set()
+        for request in requests:
+            if request.type_url in self.resources and request.type_url not in seen:
+                seen.add(request.type_url)
+                yield request.type_url
+
+
+def certificate(folder: Path) -> grpc.ServerCredentials:
+    """Return the server's identity, signed by itself, and write it for those who must trust it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "bench")])
+    now = dt.datetime.now(dt.UTC)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(SERVER_NAME)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = signed.public_bytes(serialization.Encoding.PEM)
+    (folder / "root-cert.pem").write_bytes(pem)
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return grpc.ssl_server_credentials([(private, pem)])
+
+
+def main(folder: str, socket: str) -> None:
+    """Serve until killed."""
+    server = grpc.server(ThreadPoolExecutor(16))
+    ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(Discovery(), server)
+    server.add_secure_port(ADDRESS, certificate(Path(folder)))
+    server.add_insecure_port(f"unix:{socket}")
+    server.start()
+    print("listening", flush=True)
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
