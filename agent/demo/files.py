@@ -132,13 +132,15 @@ def _links(path: Path) -> Iterator[Path]:
 def make_reachable(paths: Iterable[str]) -> None:
     """Let everybody in this mount namespace get to each path.
 
-    The paths behind symbolic links come first, so that a link is found to work afterwards.
+    The paths behind symbolic links come first, so that a link is found to work afterwards. What is
+    needed as a whole is never covered: whoever closed it must open it.
     """
     spelled = sorted({Path(path) for path in paths})
     real = sorted({path.resolve() for path in spelled})
     opened = [(path, os.open(path, os.O_PATH)) for path in (*real, *spelled)]
     for path, original in opened:
-        closed = next((above for above in reversed(path.parents) if not _is_open(above)), None)
+        above = (each for each in reversed(path.parents) if each not in real + spelled)
+        closed = next((each for each in above if not _is_open(each)), None)
         if closed:
             _mount("tmpfs", closed, "tmpfs", 0, "mode=0755")
         if not path.exists():
@@ -170,13 +172,14 @@ def _mount(source: str, target: Path, kind: str, flags: int, options: str) -> No
 def unreadable(paths: Iterable[str], uid: int) -> list[str]:
     """Return the paths that a user cannot read, or not execute where root can.
 
-    This process is that user afterwards.
+    What lies below another of them is left out. This process is that user afterwards.
     """
     wanted = [(path, os.R_OK | (os.X_OK if os.access(path, os.X_OK) else 0)) for path in paths]
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    return [path for path, mode in wanted if not os.access(path, mode)]
+    closed = {Path(path) for path, mode in wanted if not os.access(path, mode)}
+    return [str(path) for path in sorted(closed) if closed.isdisjoint(path.parents)]
 
 
 def main(argv: list[str]) -> int:
@@ -184,9 +187,9 @@ def main(argv: list[str]) -> int:
     uid, paths = int(argv[1]), argv[2:]
     os.umask(0o022)
     make_reachable(paths)
-    closed = unreadable(paths, uid)
+    closed = " ".join(unreadable(paths, uid))
     if closed:
-        sys.stderr.write(f"uid {uid} cannot read {closed[0]}; run: chmod -R o+rX {closed[0]}\n")
+        sys.stderr.write(f"uid {uid} cannot read files of the demo; run: chmod -R o+rX {closed}\n")
     return 1 if closed else 0
 
 

@@ -16,6 +16,7 @@ from agent.demo.commands import APPLICATION, ISTIO_INIT, ISTIO_PROXY, Credential
 from agent.demo.observe import Reply, accepted, parse_reply, privileges
 from agent.demo.process import Namespace, Output, first_gone, how_ended, kill, network
 from agent.demo.scenario import Client
+from agent.demo.server import LISTENING
 from agent.errors import SystemRefusedError
 
 HERE: Final = Path(__file__).parent
@@ -23,7 +24,7 @@ HERE: Final = Path(__file__).parent
 PYTHON: Final = (sys.executable, "-I", "-S")
 CLIENT: Final = (*PYTHON, str(HERE / "client.py"))
 SERVER: Final = (*PYTHON, str(HERE / "server.py"), str(manifest.APPLICATION_PORT))
-#: Who client programs run as; the node's are root.
+#: Who clients and servers run as; the node's are root.
 CREDENTIALS: Final[dict[Client, Credentials | None]] = {
     "node": None,
     "application": APPLICATION,
@@ -102,16 +103,19 @@ class RunningPod:
 
     def serve(self) -> str:
         """Start the application, and a server on the node; return what they said."""
-        for client, where in (("application", self.inside), ("node", self.node)):
-            server = where.spawn(SERVER, credentials=APPLICATION, stdout=subprocess.PIPE)
+        clients: tuple[Client, ...] = ("application", "node")
+        for client in clients:
+            server = self._where(client).spawn(
+                SERVER, credentials=CREDENTIALS[client], stdout=subprocess.PIPE
+            )
             self.servers[client] = Output(server)
-            if not self.servers[client].wait_for("listening", PATIENCE_SECONDS):
+            if not self.servers[client].wait_for(LISTENING, PATIENCE_SECONDS):
                 return f"{client} does not listen"
         return "listening"
 
     def get(self, client: Client, target: str) -> Reply:
         """Return the answer to a request on a new connection."""
-        where = self.node if client == "node" else self.inside
+        where = self._where(client)
         return parse_reply(where.run([*CLIENT, target], credentials=CREDENTIALS[client]).stdout)
 
     def get_until(self, client: Client, target: str, wanted: Callable[[Reply], bool]) -> Reply:
@@ -129,10 +133,10 @@ class RunningPod:
 
     def begin(self, name: str, client: Client, target: str) -> None:
         """Send a request and return when it has arrived; `finish` returns its answer."""
-        where, server = (self.node, "application") if client == "node" else (self.inside, "node")
-        self.requests[name] = where.spawn(
+        self.requests[name] = self._where(client).spawn(
             [*CLIENT, target], credentials=CREDENTIALS[client], stdout=subprocess.PIPE
         )
+        server = "application" if client == "node" else "node"
         path = target[target.index("/", len("http://")) :]
         if not self.servers[server].wait_for(f"GET {path}", PATIENCE_SECONDS):
             raise SystemRefusedError(f"GET {target} did not arrive in {PATIENCE_SECONDS} seconds")
@@ -155,6 +159,9 @@ class RunningPod:
             return how_ended(self.agent.wait(END_SECONDS))
         except subprocess.TimeoutExpired:
             return f"still there after {END_SECONDS} s"
+
+    def _where(self, client: Client) -> Namespace:
+        return self.node if client == "node" else self.inside
 
 
 @contextmanager
