@@ -6,7 +6,7 @@ of the text, which is the reference's to the letter; their order has no meaning 
 Source: traffic-capture.md sections 5 and 7.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 TableName = Literal["mangle", "nat", "raw"]
@@ -264,25 +264,37 @@ def tables(rules: Iterable[Rule]) -> tuple[Table, ...]:
     return tuple(Table(name, tuple(by_name[name])) for name in sorted(by_name))
 
 
-def render(plan: Iterable[Table], *, explained: bool = False) -> str:
-    """Return the input of `iptables-restore --noflush` that installs the tables; '' for none.
+def lines(table: Table, *, explained: bool = False) -> list[str]:
+    """Return the lines that make a table's chains and rules.
 
     Chains are made with -N and not with ':CHAIN': where one exists already the tool then fails
     instead of doubling its rules.
 
     Args:
-        plan: tables by name.
+        table: chains not to be made must not exist.
         explained: put each rule's reason on a comment line above it, which the tool skips.
+    """
+    found = [f"-N {chain}" for chain in table.new_chains]
+    for rule in table.rules:
+        found += [f"# {rule.why}", rule.text] if explained else [rule.text]
+    return found
+
+
+def render(by_table: Mapping[str, Sequence[str]]) -> str:
+    """Return the input of `iptables-restore --noflush`; '' where no table has a line.
 
     Source: traffic-capture.md section 7.
     """
-    lines = []
-    for table in plan:
-        lines += [f"* {table.name}", *(f"-N {chain}" for chain in table.new_chains)]
-        for rule in table.rules:
-            lines += [f"# {rule.why}", rule.text] if explained else [rule.text]
-        lines.append("COMMIT")
-    return "".join(f"{line}\n" for line in lines)
+    parts = []
+    for name in sorted(by_table):
+        if by_table[name]:
+            parts += [f"* {name}", *by_table[name], "COMMIT"]
+    return "".join(f"{line}\n" for line in parts)
+
+
+def render_plan(plan: Iterable[Table], *, explained: bool = False) -> str:
+    """Return the input that installs a plan where nothing of ours is."""
+    return render({table.name: lines(table, explained=explained) for table in plan})
 
 
 def _not(match: Address | Port | Ports | Owner | Mark) -> str:

@@ -52,7 +52,7 @@ def test_the_restore_input_is_exact(name: str, *, update_golden: bool) -> None:
     families: list[Family] = [4, 6] if config.families.ipv6 else [4]
 
     for family in families:
-        text = rules.render(plan(config, family))
+        text = rules.render_plan(plan(config, family))
         expected = GOLDEN / f"{name}.ipv{family}"
         if update_golden:
             expected.write_text(text)
@@ -128,12 +128,17 @@ def test_no_jump_leads_to_a_chain_that_is_not_made() -> None:
 
 
 def test_an_explained_rendering_differs_by_comment_lines_only() -> None:
-    case = {"argv": [], "environ": {}, "addresses": ["10.0.0.7"], "resolv_conf": None}
+    case: dict[str, Any] = {
+        "argv": [],
+        "environ": {},
+        "addresses": ["10.0.0.7"],
+        "resolv_conf": None,
+    }
     found = plan(settings(case).config, 4)
 
-    lines = rules.render(found, explained=True).splitlines()
+    lines = rules.render_plan(found, explained=True).splitlines()
 
-    plain = rules.render(found).splitlines()
+    plain = rules.render_plan(found).splitlines()
     assert [line for line in lines if not line.startswith("# ")] == plain
     assert lines.count("COMMIT") == len(found)
     above = lines[lines.index("-A OUTPUT -j ISTIO_OUTPUT") - 1]
@@ -141,4 +146,4 @@ def test_an_explained_rendering_differs_by_comment_lines_only() -> None:
 
 
 def test_no_rules_render_to_nothing() -> None:
-    assert rules.render(()) == ""
+    assert rules.render_plan(()) == ""

@@ -104,7 +104,7 @@ def test_chains_with_rules_are_made_before_those_only_jumped_to() -> None:
 
     assert table.new_chains == ("ISTIO_B", "ISTIO_A", "ISTIO_C")
     assert table.chains["ISTIO_C"] == []
-    assert rules.render([table]) == (
+    assert rules.render_plan([table]) == (
         "* nat\n-N ISTIO_B\n-N ISTIO_A\n-N ISTIO_C\n"
         "-A OUTPUT -j ISTIO_C\n-A ISTIO_B -j RETURN\n-A ISTIO_A -j ISTIO_B\nCOMMIT\n"
     )
@@ -121,6 +121,6 @@ def test_an_inserted_rule_is_met_before_what_was_there() -> None:
 def test_an_explained_rendering_has_each_reason_above_its_rule() -> None:
     table = Table("nat", (Rule("nat", "OUTPUT", (), RETURN, "nothing leaves"),))
 
-    text = rules.render([table], explained=True)
+    text = rules.render_plan([table], explained=True)
 
     assert text == "* nat\n# nothing leaves\n-A OUTPUT -j RETURN\nCOMMIT\n"

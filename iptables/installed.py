@@ -1,0 +1,226 @@
+"""What is installed, read from iptables-save: what of it is ours, and how it differs from a plan.
+
+Ours are all chains named ISTIO_..., every jump to one, and the rules without a jump that we put
+into built-in chains. Foreign rules are never compared and never touched, wherever they stand.
+What to delete is derived from what was read, never from the configuration: a rule of an older
+configuration goes too, and a deletion that matches nothing would fail its whole table.
+
+Source: traffic-capture.md sections 9, 15, 17.4 and 17.20.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from iptables import rules
+from iptables.config import CaptureConfig, Inbound
+from iptables.normal import NO_NAMES, Form, Names, normal_form, shape, target
+from iptables.plan import IPV4, plan
+from iptables.rules import Table
+
+TABLES: Final = ("mangle", "nat", "raw")
+PREFIX: Final = "ISTIO_"
+AMBIENT_CHAIN: Final = "ISTIO_PRERT"  # of the node agent, which owns ISTIO_OUTPUT beside it
+
+#: A chain of a table.
+Place = tuple[str, str]
+#: Chains of a table, each with its rules in order, without '-A CHAIN'.
+Saved = Mapping[Place, Sequence[str]]
+
+
+class Hook(NamedTuple):
+    """A rule of ours in a chain that is not."""
+
+    table: str
+    chain: str
+    position: int  #: counted from 1
+    spec: str
+
+
+class Own(NamedTuple):
+    """What is ours in the tables of one family."""
+
+    chains: Saved
+    hooks: tuple[Hook, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing of ours is installed."""
+        return not self.chains and not self.hooks
+
+
+NOTHING: Final = Own({}, ())
+
+
+def parse_saved(text: str) -> Saved:
+    """Return the chains of the tables we use, from the output of iptables-save.
+
+    Other tables, comments and counters are skipped.
+    """
+    found: dict[Place, list[str]] = {}
+    table = ""
+    for line in text.splitlines():
+        if line.startswith("*"):
+            table = line[1:].strip()
+        elif table not in TABLES:
+            continue
+        elif line.startswith(":"):
+            found.setdefault((table, line[1:].partition(" ")[0]), [])
+        elif line.startswith("-A "):
+            _, chain, spec = f"{line} ".split(" ", 2)
+            found.setdefault((table, chain), []).append(spec.strip())
+    return found
+
+
+def has_rules(text: str) -> bool:
+    """Return whether any table has a rule; empty built-in chains are none. Source: 17.1."""
+    return any(line.startswith("-A ") for line in text.splitlines())
+
+
+def as_saved(planned: Sequence[Table]) -> Saved:
+    """Return a plan as if it had been read back."""
+    return {
+        (table.name, chain): [rule.spec for rule in chain_rules]
+        for table in planned
+        for chain, chain_rules in table.chains.items()
+    }
+
+
+def is_ambient(saved: Saved) -> bool:
+    """Return whether the node agent captures this namespace in ambient mode."""
+    return any(chain == AMBIENT_CHAIN for _, chain in saved)
+
+
+def find_own(saved: Saved, planned: Sequence[Table], names: Names = NO_NAMES) -> Own:
+    """Return what is ours.
+
+    Args:
+        saved: everything that is installed in one family.
+        planned: whose rules without a jump are ours too, once each, in built-in chains.
+        names: see `normal_form`.
+    """
+    chains = {place: specs for place, specs in saved.items() if place[1].startswith(PREFIX)}
+    jumps = {
+        (place, number)
+        for place, specs in saved.items()
+        for number, spec in enumerate(specs)
+        if place not in chains and PREFIX in spec and target(spec).startswith(PREFIX)
+    }
+    if not chains and not jumps:
+        return NOTHING  # a rule like one of ours is foreign then
+    loose = Loose(planned, names, knows_tproxy=("mangle", "ISTIO_INBOUND") in chains)
+    hooks = [
+        Hook(*place, number + 1, spec)
+        for place, specs in saved.items()
+        if place not in chains
+        for number, spec in enumerate(specs)
+        if (place, number) in jumps or loose.claims(place, spec)
+    ]
+    return Own(chains, tuple(hooks))
+
+
+class Loose:
+    """Tells which rules without a jump, in built-in chains, are ours.
+
+    Those are the planned ones, as often as they are planned; and, where TPROXY was installed
+    with another configuration, what has the options of one of its rules.
+    """
+
+    def __init__(self, planned: Sequence[Table], names: Names, *, knows_tproxy: bool) -> None:
+        self.names = names
+        self.left = Counter(_loose_forms(planned, names))
+        tproxy = CaptureConfig(inbound=Inbound(mode="TPROXY"))
+        known = _loose_forms(plan(tproxy, IPV4), NO_NAMES) if knows_tproxy else ()
+        self.shapes = {(place, shape(form)) for place, form in known}
+
+    def claims(self, place: Place, spec: str) -> bool:
+        """Return whether a rule is ours; a planned one is then used up."""
+        if not self.left and not self.shapes:
+            return False
+        form = normal_form(spec, self.names)
+        if self.left[place, form] > 0:
+            self.left[place, form] -= 1
+            return True
+        return (place, shape(form)) in self.shapes
+
+
+def _loose_forms(planned: Sequence[Table], names: Names) -> Iterator[tuple[Place, Form]]:
+    for place, specs in as_saved(planned).items():
+        for spec in specs if place[1] in rules.BUILT_IN_CHAINS else ():
+            if not target(spec).startswith(PREFIX):
+                yield place, normal_form(spec, names)
+
+
+def differences(planned: Sequence[Table], own: Own, names: Names = NO_NAMES) -> list[str]:
+    """Return where what is installed differs from the plan, one line each; order counts.
+
+    Source: traffic-capture.md sections 9.2 and 17.20.
+    """
+    wanted = as_saved(planned)
+    found = {place: list(specs) for place, specs in own.chains.items()}
+    for hook in own.hooks:
+        found.setdefault((hook.table, hook.chain), []).append(hook.spec)
+    lines = [f"{' '.join(place)} is not planned" for place in found if place not in wanted]
+    for place, specs in wanted.items():
+        if place not in found:
+            lines.append(f"{' '.join(place)} has nothing of ours")
+        elif difference := _first_difference(specs, found[place], names):
+            lines.append(f"{' '.join(place)} {difference}")
+    return lines
+
+
+def _first_difference(wanted: Sequence[str], found: Sequence[str], names: Names) -> str:
+    for number in range(max(len(wanted), len(found))):
+        expected = wanted[number] if number < len(wanted) else ""
+        actual = found[number] if number < len(found) else ""
+        if not expected or not actual or normal_form(expected, names) != normal_form(actual, names):
+            return f"rule {number + 1}: expected {_shown(expected)}, found {_shown(actual)}"
+    return ""
+
+
+def _shown(spec: str) -> str:
+    return f"'{spec}'" if spec else "nothing"
+
+
+def removal(own: Own) -> dict[str, list[str]]:
+    """Return the lines that remove what is ours, by table: jumps first, then flushed chains."""
+    found: dict[str, list[str]] = {}
+    for hook in own.hooks:
+        found.setdefault(hook.table, []).append(f"-D {hook.chain} {hook.spec}")
+    for option in ("-F", "-X"):
+        for table, chain in own.chains:
+            found.setdefault(table, []).append(f"{option} {chain}")
+    return found
+
+
+def creation(own: Own) -> dict[str, list[str]]:
+    """Return the lines that make again what was ours, each hook at its old place."""
+    found: dict[str, list[str]] = {}
+    for table, chain in own.chains:
+        found.setdefault(table, []).append(f"-N {chain}")
+    for (table, chain), specs in own.chains.items():
+        found[table] += [f"-A {chain} {spec}".strip() for spec in specs]
+    for hook in own.hooks:
+        line = f"-I {hook.chain} {hook.position} {hook.spec}"
+        found.setdefault(hook.table, []).append(line)
+    return found
+
+
+def replace(own: Own, planned: Sequence[Table]) -> str:
+    """Return restore input that removes what is ours and installs a plan.
+
+    Each table changes in one step, so there is no moment without rules.
+
+    Source: traffic-capture.md section 9.3, IMPROVE.
+    """
+    return _joined(removal(own), {table.name: rules.lines(table) for table in planned})
+
+
+def put_back(now: Own, before: Own) -> str:
+    """Return restore input that brings back what was ours before a change."""
+    return "" if now == before else _joined(removal(now), creation(before))
+
+
+def _joined(first: Mapping[str, list[str]], second: Mapping[str, list[str]]) -> str:
+    names = {*first, *second}
+    return rules.render({name: [*first.get(name, ()), *second.get(name, ())] for name in names})

@@ -1,0 +1,210 @@
+"""What is ours among installed rules, how it differs from a plan, and how it is replaced."""
+
+from pathlib import Path
+
+import pytest
+
+from iptables import rules
+from iptables.config import CaptureConfig, Inbound, Proxy
+from iptables.installed import (
+    NOTHING,
+    Own,
+    as_saved,
+    creation,
+    differences,
+    find_own,
+    has_rules,
+    is_ambient,
+    parse_saved,
+    put_back,
+    removal,
+    replace,
+)
+from iptables.lists import Ranges, Selection
+from iptables.plan import plan
+from iptables.rules import Table
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "iptables"
+SAVED = (GOLDEN / "injected.saved").read_text()
+
+BASE = CaptureConfig(
+    inbound=Inbound(ports=Selection(is_all=True), exclude_ports=("15090", "15021", "15020"))
+)
+BASE = BASE._replace(outbound=BASE.outbound._replace(ranges=Ranges(is_all=True)))
+PLAN = plan(BASE, 4)
+
+
+def own(text: str = SAVED, planned: tuple[Table, ...] = PLAN) -> Own:
+    return find_own(parse_saved(text), planned)
+
+
+def changed(old: str, new: str) -> list[str]:
+    assert old in SAVED
+    return differences(PLAN, own(SAVED.replace(old, new)))
+
+
+def test_what_the_tool_prints_of_the_plan_does_not_differ_from_it() -> None:
+    assert differences(PLAN, own()) == []
+
+
+def test_a_plan_does_not_differ_from_itself() -> None:
+    assert differences(PLAN, find_own(as_saved(PLAN), PLAN)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        (
+            "-A ISTIO_OUTPUT -d 127.0.0.1/32 -j RETURN\n",
+            "",
+            "nat ISTIO_OUTPUT rule 8: expected '-d 127.0.0.1/32 -j RETURN', found",
+        ),
+        (
+            "-A ISTIO_OUTPUT -j ISTIO_REDIRECT\n",
+            "",
+            "nat ISTIO_OUTPUT rule 9: expected '-j ISTIO_REDIRECT', found nothing",
+        ),
+        (
+            "-A ISTIO_INBOUND -p tcp -j ISTIO_IN_REDIRECT\n",
+            "-A ISTIO_INBOUND -p tcp -j ISTIO_IN_REDIRECT\n-A ISTIO_INBOUND -j RETURN\n",
+            "nat ISTIO_INBOUND rule 6: expected nothing, found '-j RETURN'",
+        ),
+        ("-A OUTPUT -j ISTIO_OUTPUT\n", "", "nat OUTPUT has nothing of ours"),
+        (":ISTIO_REDIRECT", ":ISTIO_A -\n:ISTIO_REDIRECT", "nat ISTIO_A is not planned"),
+        (
+            "-A OUTPUT -j ISTIO_OUTPUT\n",
+            "-A OUTPUT -j ISTIO_OUTPUT\n-A OUTPUT -j ISTIO_OUTPUT\n",
+            "nat OUTPUT rule 2: expected nothing, found '-j ISTIO_OUTPUT'",
+        ),
+        (
+            "--dport 15090 -j RETURN\n-A ISTIO_INBOUND -p tcp -m tcp --dport 15021",
+            "--dport 15021 -j RETURN\n-A ISTIO_INBOUND -p tcp -m tcp --dport 15090",
+            "nat ISTIO_INBOUND rule 2: expected '-p tcp --dport 15090 -j RETURN', found",
+        ),
+    ],
+)  # fmt: skip
+def test_drift_is_named(old: str, new: str, named: str) -> None:
+    (line,) = changed(old, new)
+
+    assert line.startswith(named)
+
+
+def test_foreign_rules_and_chains_are_no_drift() -> None:
+    foreign = ":DOCKER - [0:0]\n-A OUTPUT -p tcp -j RETURN\n-A DOCKER -j RETURN\n"
+
+    assert changed("-A OUTPUT -j ISTIO_OUTPUT\n", f"{foreign}-A OUTPUT -j ISTIO_OUTPUT\n") == []
+
+
+def test_other_tables_and_lines_are_skipped() -> None:
+    text = "# x\n\n*security\n:ISTIO_X - [0:0]\n-A ISTIO_X -j DROP\nCOMMIT\n*nat\n-A X\nCOMMIT\n"
+
+    assert parse_saved(text) == {("nat", "X"): [""]}
+    assert has_rules(text)
+
+
+def test_empty_chains_are_no_rules() -> None:
+    assert not has_rules("*nat\n:PREROUTING ACCEPT [0:0]\n:ISTIO_X - [0:0]\nCOMMIT\n")
+    assert find_own(parse_saved("*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n"), PLAN).is_empty
+
+
+def test_a_jump_alone_is_ours_wherever_it_stands() -> None:
+    found = own('*raw\n-A FOREIGN -m comment --comment "-j ISTIO_A" -j X\n-A FOREIGN -g ISTIO_A\n')
+
+    ((table, chain, position, spec),) = found.hooks
+    assert (table, chain, position, spec) == ("raw", "FOREIGN", 2, "-g ISTIO_A")
+
+
+def test_ambient_mode_is_recognised() -> None:
+    assert is_ambient(parse_saved("*mangle\n:ISTIO_PRERT - [0:0]\n"))
+    assert not is_ambient(parse_saved(SAVED))
+
+
+LOOSE = plan(BASE._replace(exclude_interfaces=("eth9",)), 4)
+RETURN = "-i eth9 -j RETURN"
+
+
+def test_a_planned_rule_without_a_jump_is_ours_as_often_as_it_is_planned() -> None:
+    text = SAVED.replace(
+        "-A PREROUTING -p tcp",
+        f"-A PREROUTING {RETURN}\n-A PREROUTING -i eth8 -j RETURN\n"
+        f"-A PREROUTING {RETURN}\n-A PREROUTING -p tcp",
+    )
+
+    found = own(text, LOOSE)
+
+    assert [(hook.position, hook.spec) for hook in found.hooks if hook.chain == "PREROUTING"] == [
+        (1, RETURN),
+        (4, "-p tcp -j ISTIO_INBOUND"),
+    ]
+    (line,) = differences(LOOSE, found)
+    assert line.startswith("nat OUTPUT rule 1: expected '-o eth9 -j RETURN'")
+
+
+def test_a_rule_like_a_planned_one_is_foreign_where_nothing_else_is_ours() -> None:
+    assert own(f"*nat\n-A PREROUTING {RETURN}\n", LOOSE) == NOTHING
+
+
+def test_tproxy_rules_of_an_older_configuration_are_ours() -> None:
+    older = BASE._replace(
+        inbound=BASE.inbound._replace(mode="TPROXY", mark=7), proxy=Proxy(uids=("5",))
+    )
+    saved = as_saved(plan(older, 4))
+
+    found = find_own(saved, PLAN)
+
+    marks = [hook for hook in found.hooks if hook.table == "mangle"]
+    everything = [
+        spec for place, specs in saved.items() if place[0] == "mangle" for spec in specs
+        if place[1] in rules.BUILT_IN_CHAINS
+    ]  # fmt: skip
+    assert [hook.spec for hook in marks] == everything
+    assert "mangle ISTIO_TPROXY is not planned" in differences(PLAN, found)
+
+
+def test_removal_deletes_jumps_before_it_flushes_and_drops_chains() -> None:
+    lines = removal(own())["nat"]
+
+    assert lines[:2] == ["-D PREROUTING -p tcp -j ISTIO_INBOUND", "-D OUTPUT -j ISTIO_OUTPUT"]
+    assert [line[:2] for line in lines] == ["-D"] * 2 + ["-F"] * 4 + ["-X"] * 4
+
+
+def test_replacing_nothing_is_installing() -> None:
+    assert replace(NOTHING, PLAN) == rules.render_plan(PLAN)
+
+
+def test_replacing_removes_and_installs_in_one_step_per_table() -> None:
+    older = as_saved(plan(BASE._replace(drop_invalid=True), 4))
+
+    text = replace(find_own(older, PLAN), PLAN)
+
+    mangle, nat = text.split("COMMIT\n")[:2]
+    assert mangle.splitlines() == [
+        "* mangle",
+        "-D PREROUTING -m conntrack --ctstate INVALID -j ISTIO_DROP",
+        "-F ISTIO_DROP",
+        "-X ISTIO_DROP",
+    ]
+    assert nat.index("-X ISTIO_OUTPUT") < nat.index("-N ISTIO_OUTPUT")
+
+
+def test_cleaning_up_nothing_is_nothing() -> None:
+    assert replace(NOTHING, ()) == ""
+    assert put_back(NOTHING, NOTHING) == ""
+
+
+def test_what_was_there_is_put_back_at_its_place() -> None:
+    text = SAVED.replace("-A OUTPUT -j", "-A OUTPUT -j DOCKER\n-A OUTPUT -j")
+
+    lines = put_back(NOTHING, own(text)).splitlines()
+
+    assert "-I OUTPUT 2 -j ISTIO_OUTPUT" in lines
+    assert lines.index("-N ISTIO_REDIRECT") < lines.index("-A ISTIO_OUTPUT -j ISTIO_REDIRECT")
+    assert (
+        creation(own())["nat"].count("-A ISTIO_REDIRECT -p tcp -j REDIRECT --to-ports 15001") == 1
+    )
+
+
+def test_what_this_run_added_is_removed_when_putting_back() -> None:
+    lines = put_back(own(), NOTHING).splitlines()
+
+    assert lines == ["* nat", *removal(own())["nat"], "COMMIT"]
