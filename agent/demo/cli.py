@@ -93,7 +93,7 @@ def _show(directory: Path, *, keep: bool) -> int:
                 else:
                     table.walk(pod, termination(CABLE))
             if table.differs:
-                _show_log(pod.log)
+                _show_log(pod.log_text())
     except AgentError as error:
         return _fail(error)
     table.add("everything in the pod is gone", "no process left", lambda: _left(directory))
@@ -149,10 +149,9 @@ def _keep(pod: RunningPod, directory: Path) -> None:
     wait_for_stop()
 
 
-def _show_log(log: Path) -> None:
-    if log.exists():
-        lines = log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-        _say("\n".join(["", "The last lines of the agent's log:", *lines, ""]))
+def _show_log(text: str) -> None:
+    lines = text.splitlines()[-LOG_TAIL_LINES:]
+    _say("\n".join(["", "The last lines of the agent's log:", *lines, ""]))
 
 
 def _left(directory: Path) -> str:

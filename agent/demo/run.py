@@ -93,6 +93,10 @@ class RunningPod:
             return f"the agent ended: {how_ended(agent.returncode)}"
         return how_ended(hook.wait(PATIENCE_SECONDS))
 
+    def log_text(self) -> str:
+        """Return what the agent and Envoy have written so far."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
     def privileges(self) -> str:
         """Return what the processes of the sidecar may do: all but the pod's holder."""
         found = set()

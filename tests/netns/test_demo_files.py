@@ -62,7 +62,7 @@ def test_a_package_under_closed_directories_is_reached(inside: Namespace, closed
 def test_a_program_of_it_runs(inside: Namespace, closed: Path) -> None:
     client = closed / "agent" / "demo" / "client.py"
 
-    reach(inside, closed / "agent")
+    reach(inside, closed / "agent", *map(Path, files.own_paths()))
 
     done = inside.run([*PYTHON, str(client), "http://127.0.0.1:9/"], credentials=ISTIO_PROXY)
     assert "ConnectionRefusedError" in done.stdout
