@@ -13,7 +13,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from agent.http.message import (
     Headers,
@@ -104,8 +104,7 @@ async def stream(
     Arguments and errors are those of `fetch`; errors also come while iterating.
     """
     what = f"{method} {'https' if tls else 'http'}://{join_host_port(host, port)}{target}"
-    loop = asyncio.get_running_loop()
-    deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
+    deadline = _deadline(timeout_seconds)
     try:
         head = render_request(method, target, _complete(headers, host, port, method, body))
     except ValueError as error:
@@ -133,10 +132,20 @@ async def dial(
     host: str, port: int, *, timeout_seconds: float | None, source: str | None = None
 ) -> socket.socket:
     """Return a connected non-blocking socket; the caller closes it. See `fetch` for the rest."""
-    loop = asyncio.get_running_loop()
-    deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
+    deadline = _deadline(timeout_seconds)
     async with _translated(join_host_port(host, port), deadline):
         return await _connect(host, port, source)
+
+
+class _Deadline(NamedTuple):
+    seconds: float
+    at: float | None  #: in the loop's time
+
+
+def _deadline(seconds: float | None) -> _Deadline:
+    if seconds is None:
+        return _Deadline(0.0, None)
+    return _Deadline(seconds, asyncio.get_running_loop().time() + seconds)
 
 
 class Incoming:
@@ -146,7 +155,7 @@ class Incoming:
         self,
         what: str,
         reader: asyncio.StreamReader,
-        deadline: float | None,
+        deadline: _Deadline,
         *,
         is_head: bool,
     ) -> None:
@@ -201,13 +210,15 @@ class Incoming:
 
 
 @asynccontextmanager
-async def _translated(what: str, deadline: float | None) -> AsyncIterator[None]:
+async def _translated(what: str, deadline: _Deadline) -> AsyncIterator[None]:
     """Bound what is awaited and turn what the system says into an HttpError."""
     try:
-        async with asyncio.timeout_at(deadline):
+        async with asyncio.timeout_at(deadline.at):
             yield
     except TimeoutError as error:
-        raise HttpError(what, "timed out") from error
+        # The system's own has an errno: what is not answered at all times out after minutes.
+        limit = "" if error.errno else f" after {deadline.seconds:g} s"
+        raise HttpError(what, f"timed out{limit}") from error
     except OSError as error:
         raise HttpError(what, _reason(error)) from error
 

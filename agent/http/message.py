@@ -92,8 +92,8 @@ class Reply(NamedTuple):
     """What a handler answers."""
 
     status: int
-    #: A generator is sent piece by piece, no faster than the client reads. It is closed even
-    #: where it was never started, so it must acquire nothing before its first piece.
+    #: A generator is sent piece by piece, no faster than the client reads. It is always started
+    #: and always closed, so that its clean-up happens even where nothing of it is sent.
     body: bytes | AsyncGenerator[bytes, None] = b""
     headers: Headers = ()
     #: Called once the reply was handed to the kernel.
@@ -121,8 +121,8 @@ def render_request(method: str, target: str, headers: Iterable[tuple[str, str]])
     Raises:
         ValueError: target or a header would end the line early.
     """
-    if not target or FORBIDDEN_IN_TARGET.search(target):
-        raise ValueError(f"target {target!r}: expected a path without blanks")
+    if not target.startswith("/") or FORBIDDEN_IN_TARGET.search(target):
+        raise ValueError(f"target {target!r}: expected a path from '/' on, without blanks")
     return _head(f"{method} {target} HTTP/1.1", headers)
 
 

@@ -336,19 +336,26 @@ class _Connection(asyncio.Protocol):
             await self._write(head + reply.body if framing.has_body else head)
         else:
             async with aclosing(reply.body) as pieces:
+                first = await anext(pieces, b"")  # started, so that closing it cleans up
                 await self._write(head)
                 if framing.has_body:
-                    await self._write_pieces(pieces, is_chunked=framing.is_chunked)
+                    await self._write_pieces(first, pieces, is_chunked=framing.is_chunked)
         if reply.then:
             reply.then()
         return framing.goes_on
 
-    async def _write_pieces(self, pieces: AsyncGenerator[bytes, None], *, is_chunked: bool) -> None:
+    async def _write_pieces(
+        self, first: bytes, pieces: AsyncGenerator[bytes, None], *, is_chunked: bool
+    ) -> None:
+        await self._write_piece(first, is_chunked=is_chunked)
         async for piece in pieces:
-            if piece:
-                await self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
+            await self._write_piece(piece, is_chunked=is_chunked)
         if is_chunked:
             await self._write(b"0\r\n\r\n")
+
+    async def _write_piece(self, piece: bytes, *, is_chunked: bool) -> None:
+        if piece:  # an empty chunk would end the reply
+            await self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
 
     async def _write(self, data: bytes) -> None:
         """Write, and return when the kernel has all of it."""

@@ -1,0 +1,92 @@
+"""Envoy's statistics to a verdict: has it received its configuration, and does it serve?
+
+A verdict is the reason against it, None for ready. Both questions are asked until the answer was
+yes once: later on, the probe's own way through Envoy is the proof, and a busy admin port is not
+a reason to lose traffic (cases.md R2, R3).
+
+Source: status-lifecycle.md section 6.
+"""
+
+from typing import Final
+
+#: The filter's characters are sent as they are (6.4).
+CONFIG_TARGET: Final = (
+    "/stats?usedonly&filter=^(cluster_manager\\.cds|listener_manager\\.lds)"
+    "\\.(update_success|update_rejected)$"
+)
+CONFIG_TIMEOUT_SECONDS: Final = 1.0
+LIVE_TARGET: Final = "/stats?usedonly&filter=^(server\\.state|listener_manager\\.workers_started)"
+LIVE_TIMEOUT_SECONDS: Final = 3.0
+
+CDS: Final = "cluster_manager.cds"
+LDS: Final = "listener_manager.lds"
+STATE: Final = "server.state"
+WORKERS: Final = "listener_manager.workers_started"
+LIVE: Final = 0
+STATES: Final = {1: "DRAINING", 2: "PRE_INITIALIZING", 3: "INITIALIZING"}
+FAILED: Final = "failed to get readiness stats: "
+
+
+def judge_config(stats: str) -> str | None:
+    """Return why Envoy's configuration is not complete, None if it is.
+
+    Args:
+        stats: what Envoy answers to CONFIG_TARGET; a counter that is not there is 0.
+    """
+    try:
+        cds, cds_rejected, lds, lds_rejected = (
+            _value(stats, f"{manager}.{counter}") or 0
+            for manager in (CDS, LDS)
+            for counter in ("update_success", "update_rejected")
+        )
+    except ValueError as error:
+        return str(error)
+    if cds and lds:
+        return None
+    if not cds and not lds:
+        text = "config not received from XDS server (is Istiod running?)"
+    elif cds_rejected or lds_rejected:
+        text = "config received from XDS server, but was rejected"
+    else:
+        text = "config not fully received from XDS server"
+    return (
+        f"{text}: cds updates: {cds} successful, {cds_rejected} rejected; "
+        f"lds updates: {lds} successful, {lds_rejected} rejected"
+    )
+
+
+def judge_live(stats: str) -> str | None:
+    """Return why Envoy does not serve yet, None if it does.
+
+    Args:
+        stats: what Envoy answers to LIVE_TARGET.
+    """
+    try:
+        state = _value(stats, STATE)
+        workers = _value(stats, WORKERS)
+    except ValueError as error:
+        return FAILED + str(error)
+    for name, value in ((STATE, state), (WORKERS, workers)):
+        if value is None:
+            return f"{FAILED}{name} is not yet updated: {stats}"
+    if state != LIVE:
+        return f"server is not live, current state is: {STATES.get(state or 0, 'UNKNOWN')}"
+    if workers != 1:
+        return "workers have not yet started"
+    return None
+
+
+def _value(stats: str, name: str) -> int | None:
+    """Return a statistic, None if there is none of that name."""
+    line = next((line for line in stats.splitlines() if line.startswith(name)), None)
+    if line is None:
+        return None
+    parts = line.split(":")
+    if len(parts) != 2:  # noqa: PLR2004 -- name and value
+        raise ValueError(f"envoy stat {name} missing separator. line:{line}")
+    text = parts[1].strip()
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(
+            f"failed parsing Envoy stat {name} (error: expected a whole number) line: {line}"
+        )
+    return int(text)

@@ -1,0 +1,192 @@
+"""The endpoints of the status port.
+
+Source: status-lifecycle.md sections 3 and 6.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+from agent.http.client import HttpError, fetch
+from agent.http.coding import compressed
+from agent.http.message import Headers, Reply, Request
+from agent.metrics import Metrics
+from agent.status.client import Prober
+from agent.status.hooks import Hooks
+from agent.status.merge.client import Scraper
+from agent.status.process import seconds_since_start
+from agent.status.readiness import (
+    CONFIG_TARGET,
+    CONFIG_TIMEOUT_SECONDS,
+    FAILED,
+    LIVE_TARGET,
+    LIVE_TIMEOUT_SECONDS,
+    judge_config,
+    judge_live,
+)
+from agent.status.routes import Endpoint, Redirect, find_route, is_loopback
+from agent.status.settings import StatusSettings
+
+log = logging.getLogger(__name__)
+
+OK: Final = 200
+TEXT: Final[Headers] = (("Content-Type", "text/plain; charset=utf-8"),)
+SAFE_TEXT: Final[Headers] = (*TEXT, ("X-Content-Type-Options", "nosniff"))
+COMMON_HEADERS: Final[Headers] = (("Vary", "Accept-Encoding"),)
+LOCALHOST_ONLY: Final = frozenset((Endpoint.QUIT, Endpoint.DRAIN, Endpoint.NAMES, Endpoint.PROFILE))
+POST_ONLY: Final = frozenset((Endpoint.QUIT, Endpoint.DRAIN))
+PROFILES: Final = b"profiles:\ncmdline\n"
+
+
+class Readiness:
+    """Whether the pod may get traffic. What was true of Envoy once is not asked again."""
+
+    def __init__(self, settings: StatusSettings, hooks: Hooks, metrics: Metrics) -> None:
+        self._settings = settings
+        self._hooks = hooks
+        self._metrics = metrics
+        self._has_config = False
+        self._is_live = False
+        self._reason: str | None = ""  #: of the last verdict; empty before the first
+        self._since = 0.0
+
+    async def check(self) -> str | None:
+        """Return the reason against being ready, None for ready; changes are logged."""
+        reason = await self._find_reason()
+        if reason != self._reason:
+            if not self._reason:
+                self._since = time.monotonic()
+            if reason:
+                log.warning("Envoy proxy is NOT ready: %s", reason)
+            else:
+                log.info("Envoy proxy is ready")
+            self._reason = reason
+        return reason
+
+    def explain(self, reason: str) -> str:
+        """Return a reason with its duration and with what else is worth knowing, as lines."""
+        remarks = [remark for detail in self._hooks.details if (remark := detail())]
+        seconds = time.monotonic() - self._since
+        return "".join(f"{line}\n" for line in (reason, *remarks, f"not ready for {seconds:.1f}s"))
+
+    async def _find_reason(self) -> str | None:
+        if cause := self._hooks.terminating():
+            return f"server is terminated: {cause}"
+        if self._settings.envoy_enabled and (reason := await self._ask_envoy()):
+            return reason
+        for check in self._hooks.checks:
+            if reason := check():
+                return reason
+        return None
+
+    async def _ask_envoy(self) -> str | None:
+        if not self._has_config:
+            reason = await self._ask(CONFIG_TARGET, CONFIG_TIMEOUT_SECONDS, judge_config)
+            if reason:
+                return reason
+            self._has_config = True
+        if not self._is_live:
+            reason = await self._ask(LIVE_TARGET, LIVE_TIMEOUT_SECONDS, judge_live, FAILED)
+            if reason:
+                return reason
+            self._note_live()
+        return None
+
+    async def _ask(
+        self, target: str, seconds: float, judge: Callable[[str], str | None], prefix: str = ""
+    ) -> str | None:
+        host, port = self._settings.admin_host, self._settings.admin_port
+        try:
+            response = await fetch("GET", host, port, target, timeout_seconds=seconds)
+        except HttpError as error:
+            return f"{prefix}{error}"
+        if response.status != OK:
+            return f"{prefix}unexpected status {response.status}"
+        return judge(response.body.decode("utf-8", "replace"))
+
+    def _note_live(self) -> None:
+        if self._is_live:
+            return  # another request found out meanwhile
+        self._is_live = True
+        seconds = seconds_since_start()
+        self._metrics.set("startup_duration_seconds", seconds)
+        log.info("Readiness succeeded in %.3fs", seconds)
+
+
+class StatusServer:
+    """Answers requests on the status port."""
+
+    def __init__(
+        self, settings: StatusSettings, status_port: int, hooks: Hooks, metrics: Metrics
+    ) -> None:
+        self._settings = settings
+        self._hooks = hooks
+        self._readiness = Readiness(settings, hooks, metrics)
+        self._prober = Prober(settings.probes, status_port)
+        self._scraper = Scraper(settings.scrape, metrics)
+
+    async def handle(self, request: Request) -> Reply:
+        """Return the reply to any request, in a coding that the caller accepts."""
+        return await compressed(request, await self._handle(request))
+
+    async def _handle(self, request: Request) -> Reply:
+        found = find_route(request.path, request.query, profiling=self._settings.profiling)
+        if found is None:
+            return Reply(404, b"404 page not found\n", SAFE_TEXT)
+        if isinstance(found, Redirect):
+            return Reply(307, b"", (("Location", found.location),))
+        endpoint = found.endpoint
+        if self._is_private(endpoint) and not is_loopback(request.peer):
+            return Reply(403, b"Only requests from localhost are allowed\n", SAFE_TEXT)
+        if endpoint in POST_ONLY and request.method != "POST":
+            return Reply(405, b"Method Not Allowed\n", (*SAFE_TEXT, ("Allow", "POST")))
+        return await self._serve(endpoint, found.path, request)
+
+    def _is_private(self, endpoint: Endpoint) -> bool:
+        if endpoint is Endpoint.METRICS:
+            return self._settings.scrape.localhost_only
+        return endpoint in LOCALHOST_ONLY
+
+    async def _serve(self, endpoint: Endpoint, path: str, request: Request) -> Reply:
+        match endpoint:
+            case Endpoint.READY:
+                return await self._ready()
+            case Endpoint.METRICS:
+                return await self._scraper.scrape(request)
+            case Endpoint.PROBE:
+                return await self._probe(path, request)
+            case Endpoint.DRAIN:
+                await self._hooks.drain()
+                return Reply(OK, b"OK", TEXT)
+            case Endpoint.QUIT:
+                return Reply(OK, b"OK", TEXT, then=self._hooks.quit)
+            case Endpoint.NAMES | Endpoint.PROFILE:
+                return _debug(endpoint, path)
+
+    async def _ready(self) -> Reply:
+        reason = await self._readiness.check()
+        if reason is None:
+            return Reply(OK)
+        return Reply(503, self._readiness.explain(reason).encode(), SAFE_TEXT)
+
+    async def _probe(self, path: str, request: Request) -> Reply:
+        probe = self._settings.probes.probers.get(path)
+        if probe is None:
+            log.error("no probe is configured for path=%r", path)
+            text = f"app prober config does not exists for {path}"
+            return Reply(400, text.encode("utf-8", "surrogateescape"), TEXT)
+        result = await self._prober.run(path, probe, request)
+        return Reply(result.status, result.body, TEXT if result.body else ())
+
+
+def _debug(endpoint: Endpoint, path: str) -> Reply:
+    if endpoint is Endpoint.NAMES:
+        return Reply(404, b"{}", (("Content-Type", "application/json"),))  # no DNS server
+    name = path.removeprefix("/debug/pprof/")
+    if name == "":
+        return Reply(OK, PROFILES, TEXT)
+    if name == "cmdline":
+        return Reply(OK, "\0".join(sys.argv).encode("utf-8", "surrogateescape"), TEXT)
+    return Reply(404, f"Unknown profile {name!r}\n".encode(), SAFE_TEXT)

@@ -1,0 +1,124 @@
+"""The settings of the status server.
+
+Source: status-lifecycle.md section 2.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from agent.reader import Reader, parse_bool, parse_port
+from agent.status.probes import Probe, parse_probers
+from agent.status.scrape import Target, parse_annotations
+
+#: Capture lets what comes from here reach the application directly (5.3).
+PROBE_SOURCE_V4 = "127.0.0.6"
+PROBE_SOURCE_V6 = "::6"
+
+
+class ProbeSettings(NamedTuple):
+    """How the application is probed."""
+
+    #: By decoded request path. ISTIO_KUBE_APP_PROBERS.
+    probers: Mapping[str, Probe] = {}
+    #: Where the application is: the pod's address. INSTANCE_IP.
+    host: str = "127.0.0.1"
+    source: str = PROBE_SOURCE_V4
+    #: Whether HTTPS probes negotiate a version at all. ISTIO_ENABLE_HTTP2_PROBING.
+    offers_alpn: bool = True
+
+
+class ScrapeSettings(NamedTuple):
+    """What is merged into the metrics page, and who may read it."""
+
+    #: Envoy's own page, on localhost; None to leave it out. ENVOY_PROMETHEUS_PORT.
+    envoy_port: int | None = 15090
+    #: Pages of the application. ISTIO_PROMETHEUS_ANNOTATIONS.
+    targets: tuple[Target, ...] = ()
+    #: Refuse all but this pod. METRICS_LOCALHOST_ACCESS_ONLY.
+    localhost_only: bool = False
+
+
+class StatusSettings(NamedTuple):
+    """What the status server does."""
+
+    port: int  #: to listen on; 0 for any, in tests
+    admin_host: str
+    admin_port: int
+    envoy_enabled: bool
+    probes: ProbeSettings = ProbeSettings()
+    scrape: ScrapeSettings = ScrapeSettings()
+    profiling: bool = True
+
+
+def parse_status(
+    read: Reader,
+    *,
+    port: int,
+    admin_host: str,
+    admin_port: int,
+    instance_ip: str,
+    ipv6: bool,
+    is_sidecar: bool,
+    envoy_enabled: bool,
+    profiling: bool = True,
+) -> StatusSettings:
+    """Return the status branch; a table or scrape configuration that is wrong is an error.
+
+    Args:
+        read: the environment.
+        port: the status port, after annotations.
+        admin_host: of Envoy, as the bootstrap has it (D8).
+        admin_port: of Envoy.
+        instance_ip: the pod's address, empty for this host.
+        ipv6: whether the pod is one of IPv6.
+        is_sidecar: gateways never scrape an application.
+        envoy_enabled: False in proxyless mode.
+        profiling: whether the profiling paths exist.
+    """
+    return StatusSettings(
+        port=port,
+        admin_host=admin_host,
+        admin_port=admin_port,
+        envoy_enabled=envoy_enabled,
+        probes=_parse_probes(read, instance_ip, ipv6=ipv6),
+        scrape=_parse_scrape(read, port, is_sidecar=is_sidecar, envoy_enabled=envoy_enabled),
+        profiling=profiling,
+    )
+
+
+def _parse_probes(read: Reader, instance_ip: str, *, ipv6: bool) -> ProbeSettings:
+    table = parse_probers(read.values.get("ISTIO_KUBE_APP_PROBERS", ""))
+    read.errors.extend(f"ISTIO_KUBE_APP_PROBERS: {error}" for error in table.errors)
+    read.warnings.extend(f"ISTIO_KUBE_APP_PROBERS: {warning}" for warning in table.warnings)
+    if read.take("ENABLE_PROBE_KEEPALIVE_CONNECTIONS", parse_bool, default=False):
+        read.warnings.append(
+            "ENABLE_PROBE_KEEPALIVE_CONNECTIONS is ignored: each probe has its own connection"
+        )
+    host = instance_ip or ("::1" if ipv6 else "127.0.0.1")
+    if read.take("REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION", parse_bool, default=False):
+        host = "localhost"
+    return ProbeSettings(
+        probers=table.probes,
+        host=host,
+        source=PROBE_SOURCE_V6 if ipv6 else PROBE_SOURCE_V4,
+        offers_alpn=read.take("ISTIO_ENABLE_HTTP2_PROBING", parse_bool, default=True),
+    )
+
+
+def _parse_scrape(
+    read: Reader, port: int, *, is_sidecar: bool, envoy_enabled: bool
+) -> ScrapeSettings:
+    targets: tuple[Target, ...] = ()
+    text = read.values.get("ISTIO_PROMETHEUS_ANNOTATIONS")
+    if is_sidecar and text is not None:
+        plan = parse_annotations(text, port)
+        targets = plan.targets
+        if plan.error:
+            read.errors.append(plan.error)
+    envoy_port = read.take("ENVOY_PROMETHEUS_PORT", parse_port, default=15090)
+    merges = read.take("PILOT_AGENT_MERGE_ENVOY_STATS", parse_bool, default=True)
+    return ScrapeSettings(
+        envoy_port=envoy_port if merges and envoy_enabled else None,
+        targets=targets,
+        localhost_only=read.take("METRICS_LOCALHOST_ACCESS_ONLY", parse_bool, default=False),
+    )
