@@ -1,0 +1,209 @@
+"""Streams to the control plane, each on a connection of its own.
+
+Roots, client certificate and token are read again for every stream: whatever was rotated counts
+from the next one on, without a watcher, and a live stream is left alone.
+
+Source: xds-identity-dns.md sections 2.2 to 2.4 and 2.12, deviation D-1.
+"""
+
+import asyncio
+import logging
+import os.path
+import ssl
+import time
+from typing import Any, Final
+
+import grpc
+
+from agent.errors import AgentError
+from agent.xds import credentials
+from agent.xds.credentials import Root
+from agent.xds.discovery import Kind
+from agent.xds.settings import KeepaliveSettings, UpstreamSettings
+
+log = logging.getLogger(__name__)
+
+SERVICE: Final = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+#: What read() returns at the end of a stream.
+EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lack it
+CONNECT_MILLISECONDS: Final = 5000
+WINDOW_BYTES: Final = 1_048_576
+USELESS: Final = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
+
+
+class Upstream:
+    """One stream to the control plane and the channel under it."""
+
+    def __init__(self, channel: grpc.aio.Channel, kind: Kind, metadata: grpc.aio.Metadata) -> None:
+        self._channel = channel
+        method = channel.stream_stream(f"/{SERVICE}/{kind.value}", None, None)
+        self._call = method(None, metadata=metadata)
+
+    async def read(self) -> bytes | None:
+        """Return the next response, as bytes; none when the stream has ended."""
+        try:
+            raw: Any = await self._call.read()
+        except grpc.aio.AioRpcError:
+            return None
+        except asyncio.CancelledError:
+            # grpc raises this for a stream that the peer ended with CANCELLED, too.
+            if not self._call.done():
+                raise
+            return None
+        return None if raw is EOF else raw
+
+    async def write(self, message: bytes) -> bool:
+        """Send a request; false if the stream has ended, which `status` then explains."""
+        try:
+            await self._call.write(message)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return False
+        return True
+
+    async def status(self) -> tuple[int, str]:
+        """Return gRPC code and details once the stream has ended."""
+        code = await self._call.code()
+        return code.value[0], await self._call.details() or ""
+
+    async def close(self) -> None:
+        """Cancel the stream if need be, and close its connection."""
+        self._call.cancel()
+        await self._channel.close(None)
+
+
+class ControlPlane:
+    """Where streams to the control plane come from."""
+
+    def __init__(self, settings: UpstreamSettings, keepalive: KeepaliveSettings) -> None:
+        """Choose and read the root certificates.
+
+        Raises:
+            AgentError: TLS is on and there is no usable root file.
+        """
+        self.address = settings.address
+        self._settings = settings
+        self._keepalive = keepalive
+        self._root: Root | None = None
+        self._root_pem = b""
+        if settings.tls:
+            self._root = credentials.choose_root(settings.credentials, os.path.isfile)
+            try:
+                self._root_pem = _read_root(self._root)
+            except (OSError, ValueError) as error:
+                path, rule, remedy = self._root
+                raise AgentError(f"{path} ({rule}): {error}; {remedy}") from error
+        self._first: grpc.aio.Channel | None = None
+
+    def connect_early(self) -> None:
+        """Begin to connect for the first stream, which Envoy opens in a moment."""
+        self._first = self._channel()
+        self._first.get_state(try_to_connect=True)
+
+    async def open(self, kind: Kind) -> Upstream:
+        """Return a new stream; that it cannot connect shows when it is read.
+
+        Raises:
+            OSError, ValueError: the channel cannot be constructed, such as for a broken key.
+        """
+        channel, self._first = self._first, None
+        if channel is not None and channel.get_state() in USELESS:
+            await channel.close(None)
+            channel = None
+        return Upstream(channel or self._channel(), kind, self._metadata())
+
+    async def close(self) -> None:
+        """Close the connection that no stream has used."""
+        if self._first is not None:
+            await self._first.close(None)
+
+    def _channel(self) -> grpc.aio.Channel:
+        settings = self._settings
+        options: list[tuple[str, object]] = [
+            # Without its own pool a channel shares the connection of an equal one.
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.keepalive_time_ms", int(self._keepalive.interval_seconds * 1000)),
+            ("grpc.keepalive_timeout_ms", int(self._keepalive.timeout_seconds * 1000)),
+            ("grpc.keepalive_permit_without_calls", 0),
+            ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
+            # The only thing that bounds a connection attempt in gRPC (D-1).
+            ("grpc.min_reconnect_backoff_ms", CONNECT_MILLISECONDS),
+            ("grpc.enable_retries", 0),
+        ]
+        if not settings.tls:
+            return grpc.aio.insecure_channel(settings.address, options)
+        options += [
+            ("grpc.ssl_target_name_override", settings.server_name),
+            ("grpc.default_authority", settings.server_name),
+        ]
+        self._reload_root()
+        chain, key = self._client_pair()
+        secured = grpc.ssl_channel_credentials(self._root_pem, key, chain)
+        return grpc.aio.secure_channel(settings.address, secured, options)
+
+    def _reload_root(self) -> None:
+        """Take a changed root file; one that became unusable is reported, and not taken."""
+        if self._root is None or self._root.rule == credentials.SYSTEM_RULE:
+            return
+        try:
+            self._root_pem = _read_root(self._root)
+        except (OSError, ValueError) as error:
+            log.warning("keeping previous root path=%s reason=%r", self._root.path, str(error))
+
+    def _client_pair(self) -> tuple[bytes | None, bytes | None]:
+        """Return chain and key, or nothing where only the token can speak for this pod."""
+        pair = credentials.choose_client_pair(self._settings.credentials, os.path.isfile)
+        if not (pair.chain and pair.key):
+            return None, None
+        try:
+            chain = _read(pair.chain)
+            expires = credentials.not_after((credentials.certificates(chain) or [b""])[0])
+        except (OSError, ValueError) as error:
+            log.warning("no client certificate path=%s reason=%r", pair.chain, str(error))
+            return None, None
+        if expires < time.time():
+            log.warning("no client certificate path=%s reason='it has expired'", pair.chain)
+            return None, None
+        return chain, _read(pair.key)
+
+    def _metadata(self) -> grpc.aio.Metadata:
+        settings = self._settings
+        metadata = grpc.aio.Metadata(*settings.metadata)
+        token = _read_token(settings.token_path) if settings.send_token else ""
+        if token:
+            metadata.add("authorization", f"Bearer {token}")
+        return metadata
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs time at start
+        return file.read()
+
+
+def _read_root(root: Root) -> bytes:
+    """Return the usable certificates of a root file; one that is broken spoils no other (R-13)."""
+    pem = _read(root.path)
+    if root.rule == credentials.SYSTEM_RULE:
+        return pem
+    good = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for der in credentials.certificates(pem):
+        try:
+            context.load_verify_locations(cadata=der)
+        except ssl.SSLError as error:
+            log.warning("ignored root certificate path=%s reason=%r", root.path, error.reason)
+        else:
+            good.append(ssl.DER_cert_to_PEM_cert(der))
+    if not good:
+        raise ValueError("holds no certificate")
+    return "".join(good).encode()
+
+
+def _read_token(path: str) -> str:
+    try:
+        return _read(path).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        log.warning("no token path=%s reason=%r", path, str(error))
+        return ""

@@ -1,0 +1,227 @@
+"""The four discovery messages: what the relay reads of them, and how it writes its own.
+
+Last occurrence of a scalar wins and an embedded message is the merge of its occurrences, as
+protobuf has it.
+
+Source: xds-identity-dns.md sections 2.8 and 2.17.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from agent.xds.wire import LENGTH, Value, fields, message, text
+
+#: google.rpc.Code INTERNAL, what the agent's own NACKs carry. Section 2.8.
+INTERNAL: Final = 13
+
+
+class Kind(enum.Enum):
+    """The two variants of ADS."""
+
+    SOTW = "StreamAggregatedResources"
+    DELTA = "DeltaAggregatedResources"
+
+
+class RequestFields(NamedTuple):
+    """Field numbers of a request; zero where the kind has no such field."""
+
+    type_url: int
+    version: int
+    nonce: int
+    error: int
+    names: int  #: resource_names, or resource_names_subscribe
+    unsubscribe: int
+    initial_versions: int
+
+
+REQUEST: Final = {
+    Kind.SOTW: RequestFields(4, 1, 5, 6, 3, 0, 0),
+    Kind.DELTA: RequestFields(2, 0, 6, 7, 3, 4, 5),
+}
+# Of a response, both kinds number alike.
+VERSION: Final = 1
+RESOURCES: Final = 2
+TYPE_URL: Final = 4
+NONCE: Final = 5
+REMOVED: Final = 6  #: delta only
+
+
+class Request(NamedTuple):
+    """The head of a DiscoveryRequest or a DeltaDiscoveryRequest."""
+
+    type_url: str
+    version: str
+    nonce: str
+    error: str | None  #: message of error_detail: the request is a NACK
+
+
+class Subscription(NamedTuple):
+    """What a request asks for; a SotW request names all it wants, a delta one the change."""
+
+    names: tuple[str, ...]
+    unsubscribe: tuple[str, ...]
+    initial_versions: Mapping[str, str]
+
+
+class Response(NamedTuple):
+    """The head of a DiscoveryResponse or a DeltaDiscoveryResponse."""
+
+    type_url: str
+    version: str
+    nonce: str
+    resource_count: int
+
+
+class Resource(NamedTuple):
+    """One resource as a control plane serves it; `body` is the serialised message."""
+
+    type_url: str
+    name: str
+    version: str
+    body: bytes
+
+
+def read_request(kind: Kind, raw: bytes) -> Request:
+    """Return the head of a request; WireError if it cannot be read."""
+    number = REQUEST[kind]
+    type_url = version = nonce = ""
+    error: bytes | None = None
+    for field, wire_type, start, end in fields(raw):
+        if wire_type != LENGTH:
+            continue
+        if field == number.type_url:
+            type_url = text(raw, start, end)
+        elif field == number.version:
+            version = text(raw, start, end)
+        elif field == number.nonce:
+            nonce = text(raw, start, end)
+        elif field == number.error:
+            error = (error or b"") + raw[start:end]
+    detail = None if error is None else _last_text(error, 2)
+    return Request(type_url, version, nonce, detail)
+
+
+def read_subscription(kind: Kind, raw: bytes) -> Subscription:
+    """Return the names of a request; WireError if it cannot be read."""
+    number = REQUEST[kind]
+    names: list[str] = []
+    unsubscribe: list[str] = []
+    versions: dict[str, str] = {}
+    for field, wire_type, start, end in fields(raw):
+        if wire_type != LENGTH:
+            continue
+        if field == number.names:
+            names.append(text(raw, start, end))
+        elif field == number.unsubscribe:
+            unsubscribe.append(text(raw, start, end))
+        elif field == number.initial_versions:
+            entry = raw[start:end]
+            versions[_last_text(entry, 1)] = _last_text(entry, 2)
+    return Subscription(tuple(names), tuple(unsubscribe), versions)
+
+
+def read_response(raw: bytes) -> Response:
+    """Return the head of a response of either kind; WireError if it cannot be read."""
+    type_url = version = nonce = ""
+    count = 0
+    for field, wire_type, start, end in fields(raw):
+        if wire_type != LENGTH:
+            continue
+        if field == RESOURCES:
+            count += 1
+        elif field == TYPE_URL:
+            type_url = text(raw, start, end)
+        elif field == VERSION:
+            version = text(raw, start, end)
+        elif field == NONCE:
+            nonce = text(raw, start, end)
+    return Response(type_url, version, nonce, count)
+
+
+def first_resource(kind: Kind, raw: bytes) -> tuple[str, bytes] | None:
+    """Return type URL and content of a response's first resource; none if it has no resource."""
+    for field, wire_type, start, end in fields(raw):
+        if field == RESOURCES and wire_type == LENGTH:
+            packed = raw[start:end]
+            if kind is Kind.DELTA:
+                packed = _joined(packed, 2)
+            return _last_text(packed, 1), _last(packed, 2)
+    return None
+
+
+def read_resources(raw: bytes) -> tuple[str, tuple[Resource, ...]]:
+    """Return version and resources of a delta response."""
+    resources: list[Resource] = []
+    for field, wire_type, start, end in fields(raw):
+        if field == RESOURCES and wire_type == LENGTH:
+            entry = raw[start:end]
+            packed = _joined(entry, 2)
+            resources.append(
+                Resource(
+                    type_url=_last_text(packed, 1),
+                    name=_last_text(entry, 3),
+                    version=_last_text(entry, 1),
+                    body=_last(packed, 2),
+                )
+            )
+    return _last_text(raw, VERSION), tuple(resources)
+
+
+def write_request(
+    kind: Kind, type_url: str, *, version: str = "", nonce: str = "", error: str | None = None
+) -> bytes:
+    """Return a request of the agent's own: a subscription, an ACK or, with an error, a NACK."""
+    number = REQUEST[kind]
+    content: list[tuple[int, Value]] = [(number.type_url, type_url)]
+    if version and number.version:
+        content.append((number.version, version))
+    if nonce:
+        content.append((number.nonce, nonce))
+    if error is not None:
+        content.append((number.error, message((1, INTERNAL), (2, error))))
+    return message(*content)
+
+
+def write_response(
+    kind: Kind,
+    type_url: str,
+    *,
+    version: str,
+    nonce: str,
+    resources: Iterable[Resource],
+    removed: Iterable[str] = (),
+) -> bytes:
+    """Return a response; `removed` has a meaning in delta only."""
+    packed = [(RESOURCES, _packed(kind, resource)) for resource in resources]
+    gone = [(REMOVED, name) for name in removed] if kind is Kind.DELTA else []
+    return message((VERSION, version), *packed, (TYPE_URL, type_url), (NONCE, nonce), *gone)
+
+
+def _packed(kind: Kind, resource: Resource) -> bytes:
+    packed = message((1, resource.type_url), (2, resource.body))
+    if kind is Kind.SOTW:
+        return packed
+    return message((1, resource.version), (2, packed), (3, resource.name))
+
+
+def _last(data: bytes, number: int) -> bytes:
+    content = b""
+    for field, wire_type, start, end in fields(data):
+        if field == number and wire_type == LENGTH:
+            content = data[start:end]
+    return content
+
+
+def _last_text(data: bytes, number: int) -> str:
+    content = _last(data, number)
+    return text(content, 0, len(content))
+
+
+def _joined(data: bytes, number: int) -> bytes:
+    """Return an embedded message: its occurrences are merged by joining their bytes."""
+    return b"".join(
+        data[start:end]
+        for field, wire_type, start, end in fields(data)
+        if field == number and wire_type == LENGTH
+    )

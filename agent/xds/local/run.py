@@ -1,0 +1,144 @@
+"""Serves a snapshot to Envoy as a control plane would, and follows a directory's changes."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from agent.xds.discovery import Kind
+from agent.xds.endings import ENVOY_LEFT, Ending, unreadable
+from agent.xds.local.files import ResourceDirectory
+from agent.xds.local.passthrough import passthrough
+from agent.xds.local.process import convert
+from agent.xds.resources import short_name
+from agent.xds.server import Downstream
+from agent.xds.settings import BUILTIN, XdsSettings
+from agent.xds.snapshot import ServedStream, Snapshot
+from agent.xds.wire import WireError
+
+log = logging.getLogger(__name__)
+
+DIRECTORY: Final = "local resources"
+
+#: Says what is wrong with a thing, or that nothing is any more.
+Note = Callable[[str, str | None], None]
+
+
+class LocalSession:
+    """One stream of Envoy."""
+
+    def __init__(self, backend: "LocalBackend", kind: Kind, downstream: Downstream) -> None:
+        self._backend = backend
+        self._downstream = downstream
+        self._stream = ServedStream(kind, backend.snapshot)
+        self._due = asyncio.Event()
+
+    def pumps(self) -> tuple[Coroutine[Any, Any, Ending | None], ...]:
+        """Return what runs at once."""
+        return self._receive(), self._send()
+
+    def replace(self, snapshot: Snapshot) -> None:
+        """Serve another snapshot from now on."""
+        self._stream.replace(snapshot)
+        self._due.set()
+
+    async def close(self) -> None:
+        """Be told of no further snapshot."""
+        self._backend.sessions.discard(self)
+
+    async def _receive(self) -> Ending:
+        while (raw := await self._downstream.read()) is not None:
+            try:
+                answer = self._stream.receive_request(raw)
+            except WireError as error:
+                return unreadable("Envoy", str(error))
+            if answer is not None:
+                self._backend.answered(answer.type_url, answer.error)
+            self._due.set()
+        return ENVOY_LEFT
+
+    async def _send(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            while (response := self._stream.next_response()) is not None:
+                await self._downstream.write(response)
+
+
+class LocalBackend:
+    """Answers Envoy from the latest snapshot; holds back every answer until there is one."""
+
+    def __init__(self, note: Note, snapshot: Snapshot | None = None) -> None:
+        self._note = note
+        self.snapshot = snapshot
+        self.sessions: set[LocalSession] = set()
+
+    async def open(self, kind: Kind, downstream: Downstream, _number: int) -> LocalSession:
+        """Return a session for a stream of Envoy."""
+        session = LocalSession(self, kind, downstream)
+        self.sessions.add(session)
+        return session
+
+    def answered(self, type_url: str, error: str | None) -> None:
+        """Take Envoy's ACK or NACK."""
+        if error is None:
+            self._note(type_url, None)
+            return
+        problem = f"Envoy refused {short_name(type_url)}: {error}"
+        log.error("refused by Envoy type=%s reason=%r", short_name(type_url), error)
+        self._note(type_url, problem)
+
+    async def follow(self, directory: ResourceDirectory) -> None:
+        """Serve what the directory holds, and each change of it; the last good set stays."""
+        converted: dict[str, bytes] | None = None
+        async for _ in directory.changes():
+            try:
+                files = directory.read()
+            except OSError as error:
+                self._refuse(f"{directory.path}: {error.strerror}")
+                continue
+            if files != converted:
+                converted = files
+                await self._convert(directory, files)
+
+    async def _convert(self, directory: ResourceDirectory, files: dict[str, bytes]) -> None:
+        if not files:
+            self._refuse(f"{directory.path}: expected files named *.yaml, *.yml or *.json")
+            return
+        snapshot, problem = await convert(files)
+        if snapshot is None:
+            self._refuse(f"{directory.path}/{problem}")
+            return
+        self._note(DIRECTORY, None)
+        log.info("serving local resources files=%d version=%s", len(files), snapshot.version)
+        self.snapshot = snapshot
+        for session in self.sessions:
+            session.replace(snapshot)
+
+    def _refuse(self, problem: str) -> None:
+        kept = f"version {self.snapshot.version} stays in force" if self.snapshot else "none served"
+        log.error("local resources not taken (%s) reason=%r", kept, problem)
+        self._note(DIRECTORY, f"{DIRECTORY}: {problem}")
+
+
+@asynccontextmanager
+async def local_backend(settings: XdsSettings, note: Note) -> AsyncIterator[LocalBackend]:
+    """Provide what answers Envoy by AGENT_LOCAL_XDS.
+
+    Raises:
+        AgentError: there is no such directory.
+    """
+    if settings.local == BUILTIN:
+        ipv4, ipv6, tproxy = settings.ipv4, settings.ipv6, settings.tproxy
+        yield LocalBackend(note, passthrough(ipv4=ipv4, ipv6=ipv6, tproxy=tproxy))
+        return
+    directory = ResourceDirectory(settings.local)
+    backend = LocalBackend(note)
+    # No task group: it would wrap what the body raises in an exception group.
+    following = asyncio.create_task(backend.follow(directory))
+    try:
+        yield backend
+    finally:
+        following.cancel()
+        await asyncio.wait((following,))

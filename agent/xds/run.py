@@ -1,0 +1,376 @@
+"""The relay at work: one task group per stream of Envoy.
+
+A stream ends when the first of its pumps has a verdict, and that is what Envoy is told. Envoy then
+comes back with everything it wants, so no stream is ever mended (R-2).
+
+Source: xds-identity-dns.md sections 2.5, 2.9 and 2.10.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final, Protocol, assert_never
+
+import grpc
+
+from agent.xds.client import ControlPlane, Upstream
+from agent.xds.discovery import Kind, Response
+from agent.xds.endings import (
+    ENVOY_LEFT,
+    REPLACED,
+    SHUT_DOWN,
+    Ending,
+    backlog_too_long,
+    channel_failed,
+    downstream_write_failed,
+    unreadable,
+    upstream_ended,
+)
+from agent.xds.process import Allocator
+from agent.xds.server import Downstream, listening
+from agent.xds.settings import XdsSettings
+from agent.xds.stream import AdsStream, Deliver, Drop, SendDownstream, SendUpstream
+from agent.xds.wire import WireError
+
+log = logging.getLogger(__name__)
+
+#: Reading from Envoy never waits, so this is where a control plane that does not read ends (D-20).
+BACKLOG_BYTES: Final = 64 * 1024 * 1024
+SLOW_WRITE_SECONDS: Final = 10.0
+#: Between two log lines about overlapping streams (D-21).
+OVERLAP_LOG_SECONDS: Final = 10.0
+UPSTREAM: Final = "control plane"
+
+Count = Callable[..., None]
+#: Runs for a stream's life; returns how it ended, or none if another pump will know.
+Pump = Coroutine[Any, Any, Ending | None]
+#: Takes the first resource of a consumed type, or none of an empty set; a ValueError is a NACK.
+Consume = Callable[[bytes | None], None]
+
+
+class Session(Protocol):
+    """One stream of Envoy being served."""
+
+    def pumps(self) -> Sequence[Pump]:
+        """Return what runs at once."""
+
+    async def close(self) -> None:
+        """Release what the session holds."""
+
+
+class Backend(Protocol):
+    """Who answers Envoy."""
+
+    async def open(self, kind: Kind, downstream: Downstream, number: int) -> Session | Ending:
+        """Return a session, or why there is none."""
+
+
+class Relay:
+    """Serves Envoy, one stream at a time."""
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+        self._numbers = itertools.count(1)
+        self._current: asyncio.Future[Ending] | None = None
+        self._overlap_logged = -OVERLAP_LOG_SECONDS
+        self._problems: dict[str, str] = {}
+
+    def problem(self) -> str | None:
+        """Return what is wrong now, for people; none if nothing is."""
+        return "; ".join(self._problems.values()) or None
+
+    def note(self, about: str, problem: str | None) -> None:
+        """Say what is wrong with a thing, or that nothing is any more."""
+        if problem is None:
+            self._problems.pop(about, None)
+        else:
+            self._problems[about] = problem
+
+    def stop(self) -> None:
+        """End the current stream."""
+        self._take_over(None, SHUT_DOWN)
+
+    async def serve(self, backend: Backend, kind: Kind, downstream: Downstream) -> Ending:
+        """Serve one stream until it ends; return what Envoy is told."""
+        number = next(self._numbers)
+        taken_over: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self._take_over(taken_over, REPLACED)
+        log.info("stream opened stream=%d kind=%s", number, kind.value)
+        ending = ENVOY_LEFT  # what it is if grpc cancels us
+        try:
+            session = await backend.open(kind, downstream, number)
+            if isinstance(session, Ending):
+                ending = session
+            else:
+                ending = await _run(session, taken_over)
+        finally:
+            if self._current is taken_over:
+                self._current = None
+            self._report(number, ending)
+        return ending
+
+    def _take_over(self, successor: asyncio.Future[Ending] | None, ending: Ending) -> None:
+        current, self._current = self._current, successor
+        if current is None or current.done():
+            return
+        current.set_result(ending)
+        now = asyncio.get_running_loop().time()
+        if successor is not None and now - self._overlap_logged >= OVERLAP_LOG_SECONDS:
+            self._overlap_logged = now
+            log.warning("overlapping stream: the newer one replaces the older one")
+
+    def _report(self, number: int, ending: Ending) -> None:
+        if ending.counter:
+            self._count(ending.counter, **({"type": ending.kind} if ending.kind else {}))
+        level = logging.WARNING if ending.kind == "error" else logging.INFO
+        code, details = ending.code, ending.details
+        log.log(level, "stream ended stream=%d code=%d details=%r", number, code, details)
+
+
+async def _run(session: Session, taken_over: asyncio.Future[Ending]) -> Ending:
+    """Run the pumps until one has a verdict, or a newer stream takes over."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(pump) for pump in session.pumps()]
+            waiting: set[asyncio.Future[Any]] = {taken_over, *tasks}
+            ending: Ending | None = None
+            while ending is None:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                ending = next((each.result() for each in done if each.result()), None)
+            for task in tasks:
+                task.cancel()
+        return ending
+    finally:
+        await session.close()
+
+
+class RelayedSession:
+    """Passes one stream on to the control plane, and back."""
+
+    def __init__(
+        self,
+        backend: "UpstreamBackend",
+        upstream: Upstream,
+        downstream: Downstream,
+        kind: Kind,
+        number: int,
+    ) -> None:
+        self._backend = backend
+        self._upstream = upstream
+        self._downstream = downstream
+        self._number = number
+        self._stream = AdsStream(kind, consumed=backend.deliver, subscribe=backend.subscribe)
+        # Unbounded (R-1): if reading from Envoy waited for the control plane while both sides
+        # write, nobody would read. BACKLOG_BYTES ends the stream instead.
+        self._requests: asyncio.Queue[bytes] = asyncio.Queue()
+        self._backlog_bytes = 0
+
+    def pumps(self) -> Sequence[Pump]:
+        """Return what runs at once."""
+        return self._receive_downstream(), self._send_upstream(), self._relay_responses()
+
+    async def close(self) -> None:
+        """Close the connection to the control plane."""
+        await self._upstream.close()
+
+    async def _receive_downstream(self) -> Ending:
+        while (raw := await self._downstream.read()) is not None:
+            self._backend.measure_request(len(raw))
+            try:
+                request, own = self._stream.receive_request(raw)
+            except WireError as error:
+                return unreadable("Envoy", str(error))
+            log.debug(
+                "> request stream=%d type=%s nonce=%s error=%s",
+                self._number,
+                request.type_url,
+                request.nonce,
+                request.error,
+            )
+            self._enqueue(raw)
+            for each in own:
+                self._enqueue(each.message)
+            if self._backlog_bytes > BACKLOG_BYTES:
+                return backlog_too_long(BACKLOG_BYTES)
+        return ENVOY_LEFT
+
+    def _enqueue(self, message: bytes) -> None:
+        self._backlog_bytes += len(message)
+        self._requests.put_nowait(message)
+
+    async def _send_upstream(self) -> None:
+        message = await self._requests.get()
+        while await self._upstream.write(message):
+            self._backend.count("xds_proxy_requests")
+            self._backlog_bytes -= len(message)
+            message = await self._requests.get()
+
+    async def _relay_responses(self) -> Ending:
+        """Read and write in turn: at most one response is held, so a slow Envoy slows the push.
+
+        `raw` is given up before each wait: a push may have 60 MB.
+        """
+        while True:
+            raw = await self._upstream.read()
+            if raw is None:
+                return self._backend.ended(*await self._upstream.status())
+            self._backend.received()
+            try:
+                decision = self._stream.receive_response(raw)
+            except WireError as error:
+                return unreadable(UPSTREAM, str(error))
+            if not isinstance(decision, SendDownstream):
+                del raw
+                self._keep(decision)
+                continue
+            size = len(raw)
+            self._backend.allocator.received(size)
+            writing = self._downstream.write(raw)
+            del raw
+            ending = await self._finish(writing, decision.response)
+            self._backend.allocator.written(size)
+            if ending is not None:
+                return ending
+
+    async def _finish(
+        self, writing: Coroutine[Any, Any, None], response: Response
+    ) -> Ending | None:
+        self._trace("<", response)
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        try:
+            await writing
+        except grpc.aio.BaseError as error:
+            return downstream_write_failed(response.type_url, str(error))
+        seconds = clock() - started
+        if seconds > SLOW_WRITE_SECONDS:
+            log.warning("slow write to Envoy type=%s seconds=%.1f", response.type_url, seconds)
+        return None
+
+    def _keep(self, decision: SendUpstream | Deliver | Drop) -> None:
+        """Carry out what does not concern Envoy."""
+        match decision:
+            case Drop(response):
+                self._trace("!", response)
+                log.error("dropped response that nobody asked for type=%s", response.type_url)
+            case SendUpstream(message):
+                self._enqueue(message)
+            case Deliver(response, resource):
+                self._trace("=", response)
+                error: str | None = None
+                try:
+                    self._backend.deliver[response.type_url](resource)
+                except ValueError as problem:
+                    error = str(problem)
+                    log.warning("refused response type=%s reason=%r", response.type_url, error)
+                self._enqueue(self._stream.answer(response, error).message)
+            case _:
+                assert_never(decision)
+
+    def _trace(self, sign: str, response: Response) -> None:
+        log.debug(
+            "%s response stream=%d type=%s nonce=%s resources=%d",
+            sign,
+            self._number,
+            response.type_url,
+            response.nonce,
+            response.resource_count,
+        )
+
+
+class UpstreamBackend:
+    """Has the control plane answer Envoy; what all sessions share."""
+
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        *,
+        note: Callable[[str, str | None], None],
+        count: Count,
+        deliver: Mapping[str, Consume],
+        subscribe: Sequence[str],
+    ) -> None:
+        self.allocator = Allocator()
+        self.count = count
+        self.deliver = deliver
+        self.subscribe = subscribe
+        self._control_plane = control_plane
+        self._note = note
+        self._largest_request = 0
+
+    async def open(self, kind: Kind, downstream: Downstream, number: int) -> Session | Ending:
+        """Return a session with a stream to the control plane, which may still be connecting."""
+        try:
+            upstream = await self._control_plane.open(kind)
+        except (OSError, ValueError) as error:
+            self._note(UPSTREAM, f"{UPSTREAM}: {error}")
+            return channel_failed(str(error))
+        return RelayedSession(self, upstream, downstream, kind, number)
+
+    def measure_request(self, size: int) -> None:
+        """Keep the largest size of a request as a metric that only grows."""
+        if size > self._largest_request:
+            self.count("pilot_xds_recv_max", size - self._largest_request)
+            self._largest_request = size
+
+    def received(self) -> None:
+        """Take note that the control plane has answered."""
+        self.count("xds_proxy_responses")
+        self._note(UPSTREAM, None)
+
+    def ended(self, code: int, details: str) -> Ending:
+        """Return how a stream ended, and keep it as a problem until there is an answer again."""
+        ending = upstream_ended(code, details)
+        if ending.kind == "error":
+            self._note(UPSTREAM, f"{self._control_plane.address}: status {code}: {details}")
+        return ending
+
+
+@asynccontextmanager
+async def serving(
+    settings: XdsSettings,
+    *,
+    count: Count,
+    deliver: Mapping[str, Consume] | None = None,
+    subscribe: Sequence[str] = (),
+) -> AsyncIterator[Relay]:
+    """Serve ADS to Envoy while the context is open; the socket listens once it is entered.
+
+    Args:
+        settings: the relay's branch.
+        count: adds one, or an amount, to a counter by name and labels.
+        deliver: handlers of the types that the agent consumes, by type URL.
+        subscribe: type URLs that the agent itself asks for after Envoy's first request for
+            listeners, in this order.
+
+    Raises:
+        AgentError: no usable root certificate, no such directory of resources.
+        SystemRefusedError: the socket cannot be made.
+    """
+    relay = Relay(count)
+    async with AsyncExitStack() as stack:
+        backend: Backend
+        if settings.local:
+            from agent.xds.local.run import local_backend  # noqa: PLC0415 - few pods need it
+
+            backend = await stack.enter_async_context(local_backend(settings, relay.note))
+        else:
+            control_plane = ControlPlane(settings.upstream, settings.keepalive)
+            stack.push_async_callback(control_plane.close)
+            control_plane.connect_early()
+            backend = UpstreamBackend(
+                control_plane,
+                note=relay.note,
+                count=count,
+                deliver=deliver or {},
+                subscribe=subscribe,
+            )
+
+        async def serve(kind: Kind, downstream: Downstream) -> Ending:
+            return await relay.serve(backend, kind, downstream)
+
+        await stack.enter_async_context(listening(settings, serve))
+        stack.callback(relay.stop)
+        yield relay

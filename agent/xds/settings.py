@@ -1,0 +1,209 @@
+"""The settings of the relay between Envoy and the control plane.
+
+Source: xds-identity-dns.md sections 2.1 to 2.4 and 12.
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from agent.reader import Reader, parse_bool, parse_duration, parse_int, parse_text
+
+BUILTIN: Final = "builtin"
+DEFAULT_SERVER_NAME: Final = "istiod.istio-system.svc"
+TOKEN_PATH: Final = "./var/run/secrets/tokens/istio-token"  # noqa: S105 - a path, no secret
+HEADER_PREFIX: Final = "XDS_HEADER_"
+COMPLIANCE_POLICIES: Final = ("fips-140-2", "fips-140-3", "pqc")
+
+
+class KeepaliveSettings(NamedTuple):
+    """HTTP/2 pings, on both sides of the relay."""
+
+    interval_seconds: float = 30.0
+    timeout_seconds: float = 10.0
+
+
+class CredentialSettings(NamedTuple):
+    """What names the files of certificates; credentials.py chooses among them."""
+
+    #: A path, or SYSTEM. XDS_ROOT_CA.
+    root: str = ""
+    #: Directory of a machine's own certificates. PROV_CERT.
+    provisioned: str = ""
+    #: Certificates are mounted, not issued. FILE_MOUNTED_CERTS, CA_PROVIDER.
+    file_mounted: bool = False
+    #: ISTIO_META_TLS_CLIENT_{ROOT_CERT,CERT_CHAIN,KEY} of proxyMetadata, used when file-mounted.
+    mounted_root: str = ""
+    mounted_chain: str = ""
+    mounted_key: str = ""
+    #: PILOT_CERT_PROVIDER.
+    provider: str = "istiod"
+
+
+class UpstreamSettings(NamedTuple):
+    """How the control plane is reached."""
+
+    #: host:port, as configured.
+    address: str
+    tls: bool
+    #: SNI and the name in the control plane's certificate.
+    server_name: str
+    credentials: CredentialSettings
+    #: Sent with each stream: clusterid, and one per XDS_HEADER_*.
+    metadata: tuple[tuple[str, str], ...]
+    token_path: str = TOKEN_PATH
+    #: Whether the token may be sent on this connection (D-18). AGENT_XDS_PLAINTEXT_TOKEN.
+    send_token: bool = True
+
+
+class XdsSettings(NamedTuple):
+    """The relay, and who answers Envoy: the control plane or local resources."""
+
+    socket_path: str
+    upstream: UpstreamSettings
+    keepalive: KeepaliveSettings = KeepaliveSettings()
+    #: ISTIO_GPRC_MAXSTREAMS; the spelling is the contract.
+    max_streams: int = 100_000
+    #: Of one message from Envoy. ISTIO_GPRC_MAXRECVMSGSIZE.
+    max_receive_bytes: int = 4_194_304
+    #: Empty: the control plane; `builtin`: pass everything through; else a directory of resources.
+    #: AGENT_LOCAL_XDS.
+    local: str = ""
+    #: Address families and interception of this pod, for `builtin`.
+    ipv4: bool = True
+    ipv6: bool = False
+    tproxy: bool = False
+
+
+def parse_xds(
+    read: Reader,
+    *,
+    config_path: str,
+    discovery_address: str,
+    tls: bool,
+    proxy_metadata: Mapping[str, str],
+    ipv4: bool,
+    ipv6: bool,
+) -> XdsSettings:
+    """Return the relay's branch; unusable values are noted on the reader.
+
+    Args:
+        read: the environment.
+        config_path: ProxyConfig configPath, where the socket goes.
+        discovery_address: ProxyConfig discoveryAddress, host:port.
+        tls: whether ProxyConfig controlPlaneAuthPolicy is anything but NONE.
+        proxy_metadata: ProxyConfig proxyMetadata.
+        ipv4: the pod has an IPv4 address.
+        ipv6: the pod has an IPv6 address.
+    """
+    local = read.take("AGENT_LOCAL_XDS", parse_text, default="")
+    keepalive = KeepaliveSettings(
+        interval_seconds=read.take("GRPC_KEEPALIVE_INTERVAL", parse_duration, default=30.0),
+        timeout_seconds=read.take("GRPC_KEEPALIVE_TIMEOUT", parse_duration, default=10.0),
+    )
+    return XdsSettings(
+        socket_path=f"{config_path}/XDS",
+        upstream=_upstream(
+            read,
+            address=discovery_address,
+            tls=tls,
+            proxy_metadata=proxy_metadata,
+            used=not local,
+        ),
+        keepalive=keepalive,
+        max_streams=read.take("ISTIO_GPRC_MAXSTREAMS", parse_int, default=100_000),
+        max_receive_bytes=read.take("ISTIO_GPRC_MAXRECVMSGSIZE", parse_int, default=4_194_304),
+        local=local,
+        ipv4=ipv4,
+        ipv6=ipv6,
+        tproxy=read.take("ISTIO_META_INTERCEPTION_MODE", parse_text, default="") == "TPROXY",
+    )
+
+
+def _upstream(
+    read: Reader, *, address: str, tls: bool, proxy_metadata: Mapping[str, str], used: bool
+) -> UpstreamSettings:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    if used and not (host and port.isdigit()):
+        read.errors.append(
+            f"discoveryAddress={address!r}: expected host:port, as {DEFAULT_SERVER_NAME}:15012"
+        )
+    server_name = read.take("ISTIOD_SAN", parse_text, default="") or (
+        DEFAULT_SERVER_NAME if "localhost" in host else host
+    )
+    anywhere = read.take("AGENT_XDS_PLAINTEXT_TOKEN", parse_bool, default=False)
+    _check_compliance(read, tls=tls and used)
+    _check_token_source(read)
+    cluster_id = read.take("ISTIO_META_CLUSTER_ID", parse_text, default="")
+    return UpstreamSettings(
+        address=address,
+        tls=tls,
+        server_name=server_name,
+        credentials=_credentials(read, proxy_metadata),
+        metadata=(("clusterid", cluster_id), *_headers(read)),
+        send_token=tls or anywhere or is_loopback(host),
+    )
+
+
+def _credentials(read: Reader, proxy_metadata: Mapping[str, str]) -> CredentialSettings:
+    mounted = read.take("FILE_MOUNTED_CERTS", parse_bool, default=False)
+    provider = read.take("CA_PROVIDER", parse_text, default="Citadel")
+    return CredentialSettings(
+        root=read.take("XDS_ROOT_CA", parse_text, default=""),
+        provisioned=read.take("PROV_CERT", parse_text, default=""),
+        file_mounted=mounted or provider == "GkeWorkloadCertificate",
+        mounted_root=proxy_metadata.get("ISTIO_META_TLS_CLIENT_ROOT_CERT", ""),
+        mounted_chain=proxy_metadata.get("ISTIO_META_TLS_CLIENT_CERT_CHAIN", ""),
+        mounted_key=proxy_metadata.get("ISTIO_META_TLS_CLIENT_KEY", ""),
+        provider=read.take("PILOT_CERT_PROVIDER", parse_text, default="istiod"),
+    )
+
+
+def _headers(read: Reader) -> list[tuple[str, str]]:
+    """Return gRPC metadata; a key or value that HTTP/2 forbids would make every stream fail."""
+    headers = []
+    for name, value in sorted(read.values.items()):
+        key = name.removeprefix(HEADER_PREFIX).lower()
+        if not name.startswith(HEADER_PREFIX):
+            continue
+        if (
+            not re.fullmatch(r"[0-9a-z_.-]+", key)
+            or key.startswith("grpc-")
+            or key.endswith("-bin")
+        ):
+            read.warnings.append(f"{name}: no header can be named {key!r}; not sent")
+        elif not re.fullmatch(r"[ -~]*", value):
+            read.warnings.append(f"{name}: expected printable ASCII; not sent")
+        else:
+            headers.append((key, value))
+    return headers
+
+
+def _check_compliance(read: Reader, *, tls: bool) -> None:
+    policy = read.take("COMPLIANCE_POLICY", parse_text, default="")
+    if policy and policy not in COMPLIANCE_POLICIES:
+        known = ", ".join(COMPLIANCE_POLICIES)
+        read.warnings.append(f"COMPLIANCE_POLICY={policy!r}: expected one of {known}; ignored")
+    elif policy and tls:
+        read.warnings.append(
+            f"COMPLIANCE_POLICY={policy!r}: not applied to the connection to the control plane, "
+            "whose TLS versions and ciphers gRPC for Python chooses itself"
+        )
+
+
+def _check_token_source(read: Reader) -> None:
+    source = read.take("CREDENTIAL_FETCHER_TYPE", parse_text, default="JWT")
+    if source not in ("", "JWT"):
+        read.errors.append(
+            f"CREDENTIAL_FETCHER_TYPE={source!r}: expected 'JWT', the only supported token source"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is this machine's own loopback."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

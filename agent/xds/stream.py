@@ -1,0 +1,125 @@
+"""One ADS stream between Envoy and the control plane: what to do with each message.
+
+Theory of operation. Envoy's requests all go upstream, unchanged and in order. The first one for
+listeners is followed by the agent's own subscriptions: by then the control plane has seen a node,
+and the agent's requests carry none. A response goes to Envoy, or to a handler in the agent, which
+then answers it in Envoy's place, or to nobody. Versions and nonces are never rewritten: each side
+sees those of the other.
+
+Source: xds-identity-dns.md sections 2.6 to 2.8, deviation D-9.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from agent.xds.discovery import (
+    Kind,
+    Request,
+    Response,
+    first_resource,
+    read_request,
+    read_response,
+    write_request,
+)
+from agent.xds.resources import LISTENER, Destination, destination
+from agent.xds.wire import WireError
+
+
+class SendDownstream(NamedTuple):
+    """Pass the response on to Envoy unchanged; this is only its head: it is not held twice."""
+
+    response: Response
+
+
+class SendUpstream(NamedTuple):
+    """Send this message of the agent's own to the control plane."""
+
+    message: bytes
+
+
+class Deliver(NamedTuple):
+    """Give the resource to the agent's handler, then send what `AdsStream.answer` returns."""
+
+    response: Response
+    resource: bytes | None  #: none if the set is empty
+
+
+class Drop(NamedTuple):
+    """Do nothing but say so."""
+
+    response: Response
+
+
+Decision = SendDownstream | SendUpstream | Deliver | Drop
+
+
+class AdsStream:
+    """The state of one stream: its kind, and whether the agent has subscribed on it."""
+
+    def __init__(
+        self, kind: Kind, *, consumed: Collection[str] = (), subscribe: Sequence[str] = ()
+    ) -> None:
+        """Make a stream.
+
+        Args:
+            kind: SotW or delta, the same on both sides.
+            consumed: type URLs with a handler in the agent.
+            subscribe: type URLs that the agent asks for, in this order.
+        """
+        self.kind = kind
+        self._consumed = consumed
+        self._subscribe = tuple(subscribe)
+
+    def receive_request(self, raw: bytes) -> tuple[Request, tuple[SendUpstream, ...]]:
+        """Return the head of Envoy's request, and what to send upstream once it was sent.
+
+        Raises:
+            WireError: the request cannot be read; the stream is of no use any more.
+        """
+        request = read_request(self.kind, raw)
+        if request.type_url != LISTENER:
+            return request, ()
+        subscribe, self._subscribe = self._subscribe, ()
+        own = (SendUpstream(write_request(self.kind, type_url)) for type_url in subscribe)
+        return request, tuple(own)
+
+    def receive_response(self, raw: bytes) -> Decision:
+        """Return what to do with a response of the control plane.
+
+        Raises:
+            WireError: the response cannot be read; the stream is of no use any more.
+        """
+        response = read_response(raw)
+        match destination(response.type_url, self._consumed):
+            case Destination.ENVOY:
+                return SendDownstream(response)
+            case Destination.NOBODY:
+                return Drop(response)
+            case Destination.AGENT:
+                return self._consume(response, raw)
+
+    def _consume(self, response: Response, raw: bytes) -> Decision:
+        try:
+            resource = first_resource(self.kind, raw)
+        except WireError as error:
+            return self.answer(response, str(error))
+        if resource is None:
+            return Deliver(response, None)
+        type_url, body = resource
+        if type_url != response.type_url:
+            return self.answer(
+                response, f"expected a resource of {response.type_url}, got {type_url!r}"
+            )
+        return Deliver(response, body)
+
+    def answer(self, response: Response, error: str | None) -> SendUpstream:
+        """Return the ACK of a consumed response, or its NACK with the handler's error."""
+        return SendUpstream(
+            write_request(
+                self.kind,
+                response.type_url,
+                version=response.version,
+                nonce=response.nonce,
+                error=error,
+            )
+        )

@@ -1,0 +1,211 @@
+"""Settings of the relay. Source: xds-identity-dns.md sections 2.1 to 2.4."""
+
+import pytest
+
+from agent.reader import Reader
+from agent.xds.settings import KeepaliveSettings, XdsSettings, is_loopback, parse_xds
+
+
+def parse(
+    environ: dict[str, str] | None = None,
+    *,
+    address: str = "istiod.istio-system.svc:15012",
+    tls: bool = True,
+    proxy_metadata: dict[str, str] | None = None,
+) -> tuple[XdsSettings, Reader]:
+    read = Reader(environ or {})
+    settings = parse_xds(
+        read,
+        config_path="./etc/istio/proxy",
+        discovery_address=address,
+        tls=tls,
+        proxy_metadata=proxy_metadata or {},
+        ipv4=True,
+        ipv6=False,
+    )
+    return settings, read
+
+
+def test_the_defaults_are_the_references() -> None:
+    settings, read = parse()
+
+    assert settings.socket_path == "./etc/istio/proxy/XDS"
+    assert settings.keepalive == KeepaliveSettings(30.0, 10.0)
+    assert settings.max_streams == 100_000
+    assert settings.max_receive_bytes == 4_194_304
+    assert settings.local == ""
+    assert settings.upstream.metadata == (("clusterid", ""),)
+    assert settings.upstream.server_name == "istiod.istio-system.svc"
+    assert settings.upstream.credentials.provider == "istiod"
+    assert not settings.tproxy
+    assert (read.errors, read.warnings) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("address", "san", "name"),
+    [
+        ("istiod.other.svc:15012", "", "istiod.other.svc"),
+        ("localhost:15012", "", "istiod.istio-system.svc"),
+        ("my.localhost.example:1", "", "istiod.istio-system.svc"),
+        ("[::1]:15012", "", "::1"),
+        ("localhost:15012", "istiod.example", "istiod.example"),
+    ],
+)
+def test_the_verified_name_is_that_of_the_host_unless_configured(
+    address: str, san: str, name: str
+) -> None:
+    settings, _ = parse({"ISTIOD_SAN": san}, address=address)
+
+    assert settings.upstream.server_name == name
+
+
+@pytest.mark.parametrize("address", ["", "istiod", "istiod:", ":15012", "istiod:https"])
+def test_an_address_without_host_and_port_is_an_error(address: str) -> None:
+    _, read = parse(address=address)
+
+    assert read.errors == [
+        f"discoveryAddress={address!r}: expected host:port, as istiod.istio-system.svc:15012"
+    ]
+
+
+def test_a_local_control_plane_needs_no_address() -> None:
+    settings, read = parse({"AGENT_LOCAL_XDS": "builtin"}, address="")
+
+    assert settings.local == "builtin"
+    assert read.errors == []
+
+
+def test_headers_are_taken_from_the_environment() -> None:
+    """T-X17: the value is everything after the first equals sign."""
+    settings, read = parse(
+        {"XDS_HEADER_FOO": "a=b", "XDS_HEADER_X_Y": "", "ISTIO_META_CLUSTER_ID": "c1"}
+    )
+
+    assert settings.upstream.metadata == (("clusterid", "c1"), ("foo", "a=b"), ("x_y", ""))
+    assert read.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("XDS_HEADER_", "x"),
+        ("XDS_HEADER_a b", "x"),
+        ("XDS_HEADER_GRPC-TIMEOUT", "1S"),
+        ("XDS_HEADER_RAW-BIN", "x"),
+        ("XDS_HEADER_FOO", "line\nbreak"),
+        ("XDS_HEADER_FOO", "naïve"),
+    ],
+)
+def test_a_header_that_http2_forbids_is_left_out(name: str, value: str) -> None:
+    settings, read = parse({name: value})
+
+    assert settings.upstream.metadata == (("clusterid", ""),)
+    assert len(read.warnings) == 1
+    assert name in read.warnings[0]
+
+
+def test_bad_values_become_defaults_with_a_warning() -> None:
+    settings, read = parse({"GRPC_KEEPALIVE_INTERVAL": "30", "ISTIO_GPRC_MAXSTREAMS": "many"})
+
+    assert settings.keepalive.interval_seconds == 30.0
+    assert settings.max_streams == 100_000
+    assert len(read.warnings) == 2
+
+
+def test_limits_are_read() -> None:
+    settings, _ = parse(
+        {
+            "GRPC_KEEPALIVE_INTERVAL": "1m",
+            "GRPC_KEEPALIVE_TIMEOUT": "500ms",
+            "ISTIO_GPRC_MAXSTREAMS": "7",
+            "ISTIO_GPRC_MAXRECVMSGSIZE": "1000",
+            "ISTIO_META_INTERCEPTION_MODE": "TPROXY",
+        }
+    )
+
+    assert settings.keepalive == KeepaliveSettings(60.0, 0.5)
+    assert (settings.max_streams, settings.max_receive_bytes) == (7, 1000)
+    assert settings.tproxy
+
+
+def test_what_names_certificates_is_gathered() -> None:
+    settings, _ = parse(
+        {
+            "XDS_ROOT_CA": "/root.pem",
+            "PROV_CERT": "/prov",
+            "PILOT_CERT_PROVIDER": "none",
+            "CA_PROVIDER": "GkeWorkloadCertificate",
+        },
+        proxy_metadata={
+            "ISTIO_META_TLS_CLIENT_ROOT_CERT": "/r",
+            "ISTIO_META_TLS_CLIENT_CERT_CHAIN": "/c",
+            "ISTIO_META_TLS_CLIENT_KEY": "/k",
+        },
+    )
+
+    assert settings.upstream.credentials == ("/root.pem", "/prov", True, "/r", "/c", "/k", "none")
+
+
+@pytest.mark.parametrize(
+    ("tls", "address", "switch", "sent"),
+    [
+        (True, "istiod.istio-system.svc:15012", "", True),
+        (False, "istiod.istio-system.svc:15010", "", False),
+        (False, "istiod.istio-system.svc:15010", "true", True),
+        (False, "localhost:15010", "", True),
+        (False, "[::1]:15010", "", True),
+    ],
+)
+def test_the_token_leaves_the_pod_under_tls_only(
+    tls: bool,  # noqa: FBT001 - a parameter of the table
+    address: str,
+    switch: str,
+    sent: bool,  # noqa: FBT001 - a parameter of the table
+) -> None:
+    """D-18."""
+    environ = {"AGENT_XDS_PLAINTEXT_TOKEN": switch} if switch else {}
+
+    settings, _ = parse(environ, address=address, tls=tls)
+
+    assert settings.upstream.send_token is sent
+
+
+@pytest.mark.parametrize(
+    ("policy", "tls", "expected"),
+    [
+        ("fips-140-2", True, "not applied to the connection to the control plane"),
+        ("weak", True, "expected one of fips-140-2, fips-140-3, pqc; ignored"),
+        ("weak", False, "ignored"),
+    ],
+)
+def test_a_policy_that_cannot_be_kept_is_said(
+    policy: str,
+    tls: bool,  # noqa: FBT001 - a parameter of the table
+    expected: str,
+) -> None:
+    _, read = parse({"COMPLIANCE_POLICY": policy}, tls=tls)
+
+    assert len(read.warnings) == 1
+    assert expected in read.warnings[0]
+
+
+def test_no_tls_needs_no_policy() -> None:
+    assert parse({"COMPLIANCE_POLICY": "pqc"}, tls=False)[1].warnings == []
+
+
+def test_a_token_source_that_is_not_there_is_an_error() -> None:
+    assert parse({"CREDENTIAL_FETCHER_TYPE": ""})[1].errors == []
+    assert (
+        "expected 'JWT'" in parse({"CREDENTIAL_FETCHER_TYPE": "GoogleComputeEngine"})[1].errors[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.1.2.3", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("x", False)],
+)
+def test_loopback_is_known_by_name_and_address(
+    host: str,
+    expected: bool,  # noqa: FBT001 - a parameter of the table
+) -> None:
+    assert is_loopback(host) is expected
