@@ -12,7 +12,8 @@ STARTS_A_TIMER = {
 
 @given(EVENTS)
 def test_envoy_is_stopped_at_most_once_and_killed_at_most_once(events: list[Event]) -> None:
-    state, issued = State.RUNNING, []
+    state = State.RUNNING
+    issued: list[Command] = []
     for event in events:
         state, commands = step(state, event)
         issued += commands

@@ -4,7 +4,8 @@ from agent.lifecycle.state import TRANSITIONS, Command, Event, State, exit_code,
 
 
 def run(*events: Event) -> tuple[State, list[Command]]:
-    state, issued = State.RUNNING, []
+    state = State.RUNNING
+    issued: list[Command] = []
     for event in events:
         state, commands = step(state, event)
         issued += commands

@@ -1,0 +1,142 @@
+import pytest
+
+from agent.errors import SettingsError
+from agent.lifecycle.command_line import envoy_arguments
+from agent.proxy_flags import PROXY_FLAGS
+from agent.settings import Settings, World, parse_settings
+from iptables.flags import parse_flags
+
+POD = {"POD_NAME": "web-1", "POD_NAMESPACE": "shop", "INSTANCE_IP": "10.0.0.5"}
+DUAL = World(
+    mesh_config=None,
+    labels=None,
+    annotations=None,
+    interface_addresses=(("eth0", "10.0.0.5"), ("eth0", "fd00::5")),
+    cpus=8,
+)
+
+
+def parse(argv: str = "sidecar", world: World = DUAL, **environ: str) -> tuple[Settings, list[str]]:
+    flags = parse_flags(PROXY_FLAGS, argv.split(), unknown_ok=True)
+    return parse_settings(flags, {**POD, **environ}, world)
+
+
+def problems(argv: str = "sidecar", world: World = DUAL, **environ: str) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as caught:
+        parse(argv, world, **environ)
+    return caught.value.problems
+
+
+def test_an_injected_pod_has_no_problems() -> None:
+    settings, warnings = parse(
+        "sidecar --proxyLogLevel=warning --proxyComponentLogLevel=misc:error",
+        PROXY_CONFIG="{}\n",
+        ISTIO_CPU_LIMIT="2",
+        ISTIO_META_INTERCEPTION_MODE="REDIRECT",
+    )
+
+    assert warnings == []
+    assert " ".join(envoy_arguments(settings.envoy)).endswith(
+        "-l warning --component-log-level misc:error --skip-deprecated-logs --concurrency 2"
+    )
+    assert settings.node.addresses == ("10.0.0.5", "fd00::5")
+    assert (settings.admin_host, settings.has_ipv6) == ("127.0.0.1", True)
+    assert settings.drain_target == "/drain_listeners?inboundonly&graceful&skip_exit"
+    assert set(settings.ports) == {15000, 15001, 15006, 15020, 15021, 15090}
+
+
+def test_every_problem_is_reported_at_once() -> None:
+    found = problems(
+        "carriage --log_output_level=loud",
+        POD_NAME="",
+        PROXY_CONFIG='{"proxyAdminPort": 99999}',
+        ISTIO_KUBE_APP_PROBERS="{",
+        DISABLE_ENVOY="true",
+    )
+
+    text = "\n".join(found)
+    assert "invalid proxy Type: carriage; expected one of sidecar, router" in text
+    assert "POD_NAME is not set" in text
+    assert "PROXY_CONFIG" in text
+    assert "ISTIO_KUBE_APP_PROBERS" in text
+    assert "'loud'" in text
+
+
+@pytest.mark.parametrize("text", ["{", "concurrency: [", "drainDuration: 5", "- a\n- b"])
+def test_a_malformed_proxy_config_is_named(text: str) -> None:
+    assert all("PROXY_CONFIG" in problem for problem in problems(PROXY_CONFIG=text))
+
+
+def test_running_without_envoy_is_refused_for_now() -> None:
+    assert problems(DISABLE_ENVOY="true") == (
+        "DISABLE_ENVOY=true: running without Envoy is not supported yet",
+    )
+
+
+def test_a_template_is_refused_for_now() -> None:
+    (problem,) = problems("sidecar --templateFile /etc/own.json")
+
+    assert "'/etc/own.json'" in problem
+
+
+def test_a_missing_type_is_a_sidecar() -> None:
+    settings, _ = parse("")
+
+    assert settings.node.proxy_type == "sidecar"
+
+
+def test_a_gateway_drains_everything_and_captures_nothing() -> None:
+    settings, _ = parse("router")
+
+    assert settings.drain_target == "/drain_listeners?graceful&skip_exit"
+    assert 15006 not in settings.ports
+
+
+def test_a_sidecar_without_interception_needs_no_capture_ports() -> None:
+    settings, _ = parse(ISTIO_META_INTERCEPTION_MODE="NONE")
+
+    assert 15001 not in settings.ports
+
+
+def test_a_status_port_of_zero_is_no_port() -> None:
+    world = DUAL._replace(annotations='status.sidecar.istio.io/port="0"\n')
+
+    settings, _ = parse(world=world)
+
+    assert settings.status.port == 0
+    assert 0 not in settings.ports
+
+
+def test_a_custom_configuration_is_used_as_it_is() -> None:
+    settings, _ = parse(PROXY_CONFIG='{"customConfigFile": "/etc/envoy.yaml"}')
+
+    assert settings.custom_config
+    assert settings.envoy.config_file == "/etc/envoy.yaml"
+
+
+def test_a_compliance_policy_limits_envoys_ciphers() -> None:
+    settings, _ = parse(COMPLIANCE_POLICY="fips-140-2")
+
+    assert dict(settings.envoy.environment)["GRPC_SSL_CIPHER_SUITES"].startswith("ECDHE-ECDSA")
+
+
+def test_an_ipv6_pod_is_one_throughout() -> None:
+    world = DUAL._replace(interface_addresses=(("eth0", "fd00::5"),))
+
+    settings, _ = parse(world=world, INSTANCE_IP="fd00::5")
+
+    assert settings.envoy.ipv6_only
+    assert settings.admin_host == "::1"
+
+
+def test_file_flushing_follows_the_proxy_config() -> None:
+    settings, _ = parse(PROXY_CONFIG='{"fileFlushInterval": "10s", "fileFlushMinSizeKb": 128}')
+
+    assert settings.envoy.file_flush_interval_ms == 10000
+    assert settings.envoy.file_flush_min_size_kb == 128
+
+
+def test_an_unusable_variable_is_a_warning() -> None:
+    _, warnings = parse(MINIMUM_DRAIN_DURATION="5")
+
+    assert any("MINIMUM_DRAIN_DURATION='5'" in warning for warning in warnings)
