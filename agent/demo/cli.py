@@ -12,7 +12,7 @@ from typing import Final
 from agent.demo import files
 from agent.demo.addresses import CABLE, Family, url
 from agent.demo.commands import look_around
-from agent.demo.manifest import APPLICATION_PORT
+from agent.demo.manifest import APPLICATION_PORT, IMAGE_ENVIRONMENT
 from agent.demo.observe import can_make_namespaces
 from agent.demo.process import block_signals, has_ipv6, supervise, wait_for_stop
 from agent.demo.report import Line, closing, heading, opening, summary
@@ -72,7 +72,7 @@ def _fail(error: Exception) -> int:
 def _require_tools() -> None:
     if not can_make_namespaces(Path("/proc/self/status").read_text()):
         raise SystemRefusedError(NEEDED)
-    missing = [name for name in TOOLS if shutil.which(name) is None]
+    missing = [name for name in TOOLS if shutil.which(name, path=IMAGE_ENVIRONMENT["PATH"]) is None]
     if missing:
         raise SystemRefusedError(
             f"agent demo needs {' and '.join(missing)}; run: apt-get install util-linux iptables"
@@ -87,11 +87,11 @@ def _show(directory: Path, *, keep: bool) -> int:
     try:
         with pod_in(directory) as pod:
             if table.walk(pod, START_UP, stop=True):
-                table.walk(pod, traffic(CABLE, families))
+                table.walk(pod, traffic(families))
                 if keep:
                     _keep(pod, directory)
                 else:
-                    table.walk(pod, termination(CABLE))
+                    table.walk(pod, termination())
             if table.differs:
                 _show_log(pod.log_text())
     except AgentError as error:

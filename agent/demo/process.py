@@ -21,7 +21,7 @@ from typing import IO, Final, NamedTuple
 
 from pyroute2 import IPRoute
 
-from agent.demo.addresses import CABLE, Cable
+from agent.demo.addresses import CABLE
 from agent.demo.commands import Credentials, enter, hold
 from agent.errors import SystemRefusedError
 
@@ -165,16 +165,13 @@ def _wait_until_made(holder: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def network(
-    cable: Cable = CABLE, *, mounts: bool = False, directory: str = "/"
-) -> Iterator[tuple[Namespace, Namespace]]:
+def network(*, mounts: bool = False, directory: str = "/") -> Iterator[tuple[Namespace, Namespace]]:
     """Yield a node and a pod, joined; everything in them is killed afterwards.
 
     The node's end is `veth0`, the pod's is `eth0`, with default routes to the node. Addresses of
     both families are usable at once.
 
     Args:
-        cable: the addresses.
         mounts: give the pod a mount namespace of its own.
         directory: where processes in either start.
     """
@@ -182,11 +179,11 @@ def network(
         namespace(directory=directory) as node,
         namespace(directory=directory, mounts=mounts) as pod,
     ):
-        connect(node, pod, cable)
+        connect(node, pod)
         yield node, pod
 
 
-def connect(node: Namespace, pod: Namespace, cable: Cable) -> None:
+def connect(node: Namespace, pod: Namespace) -> None:
     """Join two namespaces by a virtual Ethernet pair."""
     with node.netlink() as here, pod.netlink() as there:
         here.link(
@@ -194,11 +191,11 @@ def connect(node: Namespace, pod: Namespace, cable: Cable) -> None:
         )
         for netlink, interface in ((here, "veth0"), (there, "eth0")):
             netlink.link("set", index=netlink.link_lookup(ifname=interface)[0], state="up")
-        _address(here, "veth0", cable.node_ipv4, cable.node_ipv6)
-        _address(there, "eth0", cable.pod_ipv4, cable.pod_ipv6)
-        there.route("add", dst="default", gateway=cable.node_ipv4)
+        _address(here, "veth0", CABLE.node_ipv4, CABLE.node_ipv6)
+        _address(there, "eth0", CABLE.pod_ipv4, CABLE.pod_ipv6)
+        there.route("add", dst="default", gateway=CABLE.node_ipv4)
         if has_ipv6():
-            there.route("add", family=socket.AF_INET6, dst="default", gateway=cable.node_ipv6)
+            there.route("add", family=socket.AF_INET6, dst="default", gateway=CABLE.node_ipv6)
 
 
 def _address(netlink: IPRoute, interface: str, ipv4: str, ipv6: str) -> None:

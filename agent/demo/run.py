@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from agent.demo import files, manifest
-from agent.demo.addresses import CABLE, Cable, url
+from agent.demo.addresses import CABLE, url
 from agent.demo.commands import APPLICATION, ISTIO_INIT, ISTIO_PROXY, Credentials
 from agent.demo.observe import Reply, accepted, parse_reply, privileges
 from agent.demo.process import Namespace, Output, first_gone, how_ended, kill, network
@@ -41,13 +41,12 @@ END_SECONDS: Final = 12
 class RunningPod:
     """A pod and its node; make it by `pod`."""
 
-    def __init__(self, node: Namespace, inside: Namespace, root: Path, cable: Cable) -> None:
+    def __init__(self, node: Namespace, inside: Namespace, root: Path) -> None:
         self.node = node
         self.inside = inside
         self.root = root
-        self.cable = cable
         self.log = root.with_name("agent.log")
-        self.environ = manifest.environment(cable.pod_ipv4, cable.node_ipv4)
+        self.environ = manifest.environment(CABLE.pod_ipv4, CABLE.node_ipv4)
         self.agent: subprocess.Popen[bytes] | None = None
         self.servers: dict[str, Output] = {}
         self.requests: dict[str, subprocess.Popen[bytes]] = {}
@@ -63,31 +62,30 @@ class RunningPod:
         return how_ended(done.returncode) + (f": {words}" if done.returncode else "")
 
     def start_agent(self) -> subprocess.Popen[bytes]:
-        """Return the sidecar's agent, just started; its output goes to `log`.
+        """Return the sidecar's agent, just started; its output goes to `log`."""
+        self.agent = self._in_sidecar(manifest.expand(manifest.PROXY_ARGS, self.environ))
+        return self.agent
+
+    def _in_sidecar(self, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Return our program, started in the sidecar's container.
 
         Its user owns the log, as a container's user owns the pipes of its runtime: Envoy opens
         /dev/stdout anew.
         """
         with self.log.open("ab") as log:
             os.fchown(log.fileno(), ISTIO_PROXY.uid, ISTIO_PROXY.gid)
-            self.agent = self.inside.spawn(
-                [*files.program(), *manifest.expand(manifest.PROXY_ARGS, self.environ)],
+            return self.inside.spawn(
+                [*files.program(), *arguments],
                 credentials=ISTIO_PROXY,
                 environ=self.environ,
-                stdout=log.fileno(),
-                stderr=log.fileno(),
+                stdout=log,
+                stderr=log,
             )
-        return self.agent
 
     def start(self) -> str:
         """Start the sidecar and run its postStart hook; return how the hook ended."""
         agent = self.start_agent()
-        hook = self.inside.spawn(
-            [*files.program(), *manifest.WAIT_ARGS],
-            credentials=ISTIO_PROXY,
-            environ=self.environ,
-            stdout=subprocess.DEVNULL,
-        )
+        hook = self._in_sidecar(manifest.WAIT_ARGS)
         first_gone([agent.pid, hook.pid], HOOK_SECONDS)
         if agent.poll() is not None:
             return f"the agent ended: {how_ended(agent.returncode)}"
@@ -102,7 +100,8 @@ class RunningPod:
         found = set()
         for pid in self.inside.processes():
             if pid != self.inside.holder:
-                found.add(privileges(Path(f"/proc/{pid}/status").read_text()))
+                with suppress(FileNotFoundError):  # gone meanwhile
+                    found.add(privileges(Path(f"/proc/{pid}/status").read_text()))
         return "; ".join(sorted(found))
 
     def serve(self) -> str:
@@ -169,26 +168,25 @@ class RunningPod:
 
 
 @contextmanager
-def pod(*, envoy: str = "", cable: Cable = CABLE) -> Iterator[RunningPod]:
+def pod(*, envoy: str = "") -> Iterator[RunningPod]:
     """Yield a pod in which nothing runs yet; nothing of it is left afterwards.
 
     Args:
         envoy: path of Envoy; without, where it is installed.
-        cable: the addresses.
 
     Raises:
         SystemRefusedError: no namespaces, no Envoy, or the sidecar's user cannot read something.
     """
     directory = files.new_directory()
     try:
-        with pod_in(directory, envoy=envoy, cable=cable) as made:
+        with pod_in(directory, envoy=envoy) as made:
             yield made
     finally:
         files.remove(directory)
 
 
 @contextmanager
-def pod_in(directory: Path, *, envoy: str = "", cable: Cable = CABLE) -> Iterator[RunningPod]:
+def pod_in(directory: Path, *, envoy: str = "") -> Iterator[RunningPod]:
     """Yield a pod that keeps its files in an existing directory; see `pod`."""
     envoy = envoy or files.find_envoy(manifest.DEFAULT_ENVOY)
     if not envoy:
@@ -206,12 +204,12 @@ def pod_in(directory: Path, *, envoy: str = "", cable: Cable = CABLE) -> Iterato
         },
         uid=ISTIO_PROXY.uid,
     )
-    with network(cable, mounts=True, directory=str(root)) as (node, inside):
+    with network(mounts=True, directory=str(root)) as (node, inside):
         paths = [*files.own_paths(), str(root), *([envoy] if Path(envoy).exists() else [])]
         done = inside.run([*PYTHON, files.__file__, str(ISTIO_PROXY.uid), *paths])
         if done.returncode:
             raise SystemRefusedError(done.stderr.strip().rpartition("\n")[2])
-        yield RunningPod(node, inside, root, cable)
+        yield RunningPod(node, inside, root)
 
 
 def clear(directory: Path) -> None:

@@ -10,7 +10,7 @@ section 6.
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
-from agent.demo.addresses import Cable, Family, url
+from agent.demo.addresses import CABLE, Family, url
 from agent.demo.manifest import APPLICATION_PORT, PROBE_PATH, READINESS_PATH
 from agent.demo.observe import Reply
 
@@ -85,38 +85,28 @@ START_UP: Final = (
 )
 
 
-def traffic(cable: Cable, families: Sequence[Family]) -> list[Step]:
-    """Return the steps that show which way requests go."""
-    steps = []
-    for family in families:
-        steps += [*_probes(cable, family), *_ways(cable, family)]
-    return steps
+def traffic(families: Sequence[Family]) -> list[Step]:
+    """Return the steps that show which way requests go.
 
-
-def _probes(cable: Cable, family: Family) -> list[Step]:
-    """Return the kubelet's questions.
-
-    The agent asks the application at INSTANCE_IP, which is IPv4 here, whoever asked the agent.
+    The kubelet asks at the pod's first address only, which is also where the agent asks the
+    application.
     """
-    ready = url(cable.pod(family), HEALTH_PORT, READINESS_PATH)
-    probe = url(cable.pod(family), STATUS_PORT, PROBE_PATH)
+    ready = url(CABLE.pod_ipv4, HEALTH_PORT, READINESS_PATH)
+    probe = url(CABLE.pod_ipv4, STATUS_PORT, PROBE_PATH)
     return [
+        Step("kubelet: readiness, through Envoy", "200", lambda pod: str(pod.get("node", ready))),
         Step(
-            f"kubelet: readiness through Envoy, {family}",
-            "200",
-            lambda pod: str(pod.get("node", ready)),
-        ),
-        Step(
-            f"kubelet: application's readiness, {family}",
+            "kubelet: the application's readiness",
             f"200 to {PASSTHROUGH['IPv4']}",
             lambda pod: _to(pod.get("node", probe)),
         ),
+        *(step for family in families for step in _ways(family)),
     ]
 
 
-def _ways(cable: Cable, family: Family) -> list[Step]:
-    inside = url(cable.pod(family), APPLICATION_PORT)
-    outside = url(cable.node(family), APPLICATION_PORT)
+def _ways(family: Family) -> list[Step]:
+    inside = url(CABLE.pod(family), APPLICATION_PORT)
+    outside = url(CABLE.node(family), APPLICATION_PORT)
     return [
         Step(
             f"node to application, {family}",
@@ -125,24 +115,24 @@ def _ways(cable: Cable, family: Family) -> list[Step]:
         ),
         Step(
             f"application to node, {family}",
-            f"200 to {cable.pod(family)}, {OUTBOUND_PORT} +1",
+            f"200 to {CABLE.pod(family)}, {OUTBOUND_PORT} +1",
             lambda pod: _counted(pod, "application", outside, OUTBOUND_PORT),
         ),
         Step(
             f"uid 1337 to node, not captured, {family}",
-            f"200 to {cable.pod(family)}, {OUTBOUND_PORT} +0",
+            f"200 to {CABLE.pod(family)}, {OUTBOUND_PORT} +0",
             lambda pod: _counted(pod, "sidecar", outside, OUTBOUND_PORT),
         ),
     ]
 
 
-def termination(cable: Cable) -> list[Step]:
+def termination() -> list[Step]:
     """Return the steps of the end of a pod that has requests under way."""
-    inside = url(cable.pod_ipv4, APPLICATION_PORT)
-    outside = url(cable.node_ipv4, APPLICATION_PORT)
-    ready = url(cable.pod_ipv4, HEALTH_PORT, READINESS_PATH)
+    inside = url(CABLE.pod_ipv4, APPLICATION_PORT)
+    outside = url(CABLE.node_ipv4, APPLICATION_PORT)
+    ready = url(CABLE.pod_ipv4, HEALTH_PORT, READINESS_PATH)
     return [
-        Step("a slow request in, a slow one out", "under way", lambda pod: _begin(pod, cable)),
+        Step("a slow request in, a slow one out", "under way", _begin),
         Step("SIGTERM to the agent: readiness", "503", lambda pod: _terminate(pod, ready)),
         Step("a new request in", "200, connection: close", lambda pod: _drained(pod, inside)),
         Step("a new request out", "200", lambda pod: str(pod.get("application", outside))),
@@ -152,9 +142,9 @@ def termination(cable: Cable) -> list[Step]:
     ]
 
 
-def _begin(pod: Pod, cable: Cable) -> str:
-    pod.begin("in", "node", url(cable.pod_ipv4, APPLICATION_PORT, SLOW_PATH))
-    pod.begin("out", "application", url(cable.node_ipv4, APPLICATION_PORT, SLOW_PATH))
+def _begin(pod: Pod) -> str:
+    pod.begin("in", "node", url(CABLE.pod_ipv4, APPLICATION_PORT, SLOW_PATH))
+    pod.begin("out", "application", url(CABLE.node_ipv4, APPLICATION_PORT, SLOW_PATH))
     return "under way"
 
 

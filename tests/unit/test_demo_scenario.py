@@ -72,7 +72,7 @@ class IdealPod:
 
 
 def steps() -> list[Step]:
-    return [*START_UP, *traffic(CABLE, ("IPv4", "IPv6")), *termination(CABLE)]
+    return [*START_UP, *traffic(("IPv4", "IPv6")), *termination()]
 
 
 def differing(pod: IdealPod) -> list[str]:
@@ -113,4 +113,4 @@ def test_names_of_steps_are_unique() -> None:
 
 
 def test_a_kernel_without_ipv6_is_not_asked_for_it() -> None:
-    assert not [step.name for step in traffic(CABLE, ("IPv4",)) if "IPv6" in step.name]
+    assert not [step.name for step in traffic(("IPv4",)) if "IPv6" in step.name]
