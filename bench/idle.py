@@ -19,6 +19,7 @@ from shared.pod import (
     ARGUMENTS,
     HEALTH_PORT,
     STATUS_PORT,
+    VOLUMES,
     compile_sources,
     enter_namespace,
     get,
@@ -59,7 +60,7 @@ def activity(pid: int) -> tuple[float, int, int]:
 def main() -> None:
     enter_namespace()
     compile_sources()
-    with TemporaryDirectory(prefix="bench-idle-") as folder:
+    with TemporaryDirectory(prefix="bench-idle-", dir=VOLUMES) as folder:
         pod = make_pod(Path(folder, "pod"))
         with server(str(SHARED / "control_plane.py"), folder, str(Path(folder, "unused"))):
             shutil.copy(Path(folder, "root-cert.pem"), pod / "var/run/secrets/istio")

@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 from shared.pod import (
     AGENT,
     ARGUMENTS,
+    VOLUMES,
     compile_sources,
     enter_namespace,
     make_pod,
@@ -100,7 +101,7 @@ class Bench:
 def main() -> None:
     enter_namespace()
     compile_sources()
-    with TemporaryDirectory(prefix="bench-start-") as folder:
+    with TemporaryDirectory(prefix="bench-start-", dir=VOLUMES) as folder:
         bench = Bench(Path(folder))
         socket = str(bench.bare_folder / "etc/istio/proxy/XDS")
         kinds: dict[str, Callable[[str], None]] = {
