@@ -34,9 +34,10 @@ REASONS: Final = {
 }
 #: Answers that never have a body (RFC 9112, 6.3).
 BODILESS: Final = frozenset((204, 304))
-FORBIDDEN_IN_HEADER: Final = re.compile(r"[\r\n\x00]")
-FORBIDDEN_IN_TARGET: Final = re.compile(r"[\x00-\x20\x7f]")
-ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
+#: Patterns are compiled by their first use: not all are used on the way to ready.
+FORBIDDEN_IN_HEADER: Final = r"[\r\n\x00]"
+FORBIDDEN_IN_TARGET: Final = r"[\x00-\x20\x7f]"
+ESCAPE: Final = rb"%([0-9A-Fa-f]{2})"
 
 
 class HttpError(AgentError):
@@ -121,14 +122,14 @@ def render_request(method: str, target: str, headers: Iterable[tuple[str, str]])
     Raises:
         ValueError: target or a header would end the line early.
     """
-    if not target.startswith("/") or FORBIDDEN_IN_TARGET.search(target):
+    if not target.startswith("/") or re.search(FORBIDDEN_IN_TARGET, target):
         raise ValueError(f"target {target!r}: expected a path from '/' on, without blanks")
     return _head(f"{method} {target} HTTP/1.1", headers)
 
 
 def _head(first: str, headers: Iterable[tuple[str, str]]) -> bytes:
     lines = [first, *(f"{name}: {value}" for name, value in headers)]
-    if any(map(FORBIDDEN_IN_HEADER.search, lines)):
+    if any(re.search(FORBIDDEN_IN_HEADER, line) for line in lines):
         raise ValueError("a header value holds a line break")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
@@ -216,7 +217,9 @@ def decode_segments(path: str) -> tuple[str, ...]:
 
 
 def _decode(segment: str) -> str:
-    raw = ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), segment.encode("latin-1"))
+    if segment.isascii() and "%" not in segment:
+        return segment
+    raw = re.sub(ESCAPE, lambda found: bytes([int(found[1], 16)]), segment.encode("latin-1"))
     return raw.decode("utf-8", "surrogateescape")
 
 

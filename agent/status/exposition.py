@@ -26,7 +26,7 @@ BLANKS: Final = b" \t\r\n"
 #: Of an unfinished line; a longer one is passed on as it comes.
 HELD_BYTES: Final = 64 * 1024
 WORD: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-PARAMETER: Final = re.compile(rf'\s*;\s*({WORD})=({WORD}|"(?:[^"\\]|\\.)*")')
+PARAMETER: Final = rf'\s*;\s*({WORD})=({WORD}|"(?:[^"\\]|\\.)*")'
 MAX_TENTHS: Final = 9
 
 MediaType = tuple[str, tuple[tuple[str, str], ...]]
@@ -57,14 +57,14 @@ def parse_media_type(text: str) -> MediaType:
         raise ValueError(f"media type {text!r}: expected type/subtype")
     parameters: dict[str, str] = {}
     position = len(found[0])
-    while parameter := PARAMETER.match(text, position):
+    while parameter := re.match(PARAMETER, text[position:]):
         name, value = parameter[1].lower(), parameter[2]
         if name in parameters:
             raise ValueError(f"media type {text!r}: parameter {name} is repeated")
         if value.startswith('"'):
             value = re.sub(r"\\(.)", r"\1", value[1:-1])
         parameters[name] = value
-        position = parameter.end()
+        position += parameter.end()
     if text[position:].strip() not in ("", ";"):
         raise ValueError(f"media type {text!r}: expected parameters such as version=1.0.0")
     return found[1].lower(), tuple(sorted(parameters.items()))

@@ -19,9 +19,9 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 MAX_REQUESTS: Final = 10
 #: The kubelet shows that much of a body in its events.
 BODY_BYTES: Final = 10 * 1024
-BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
-CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-FORBIDDEN: Final = re.compile(r"[^\x21-\x7e]")
+BAD_ESCAPE: Final = r"%(?![0-9A-Fa-f]{2})"
+CONTROL: Final = r"[\x00-\x1f\x7f]"
+FORBIDDEN: Final = r"[^\x21-\x7e]"
 
 
 class Url(NamedTuple):
@@ -55,9 +55,9 @@ def request_target(path: str) -> str:
         ValueError: it is no part of a URL.
     """
     whole = path.partition("#")[0]
-    if CONTROL.search(whole) or BAD_ESCAPE.search(whole.partition("?")[0]):
+    if re.search(CONTROL, whole) or re.search(BAD_ESCAPE, whole.partition("?")[0]):
         raise ValueError(f"path {path!r}: expected no control characters and '%' with two digits")
-    return FORBIDDEN.sub(_escaped, whole) or "/"
+    return re.sub(FORBIDDEN, _escaped, whole) or "/"
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -114,7 +114,7 @@ def next_hop(url: Url, status: int, location: str) -> Hop | None:
 
     if status not in REDIRECTS or not location:
         return None
-    if CONTROL.search(location):
+    if re.search(CONTROL, location):
         raise ValueError(f"redirect to {location!r}: expected a URL")
     parts = urlsplit(urljoin(str(url), location))
     if (parts.hostname or "") != url.host.lower():

@@ -54,7 +54,7 @@ PREFIXES: Final = {
 }
 #: Envoy's inbound pass-through connects from this address: it stands for the network (D9).
 INBOUND_SOURCE: Final = "127.0.0.6"
-LOOPBACK: Final = re.compile(r"127(\.\d{1,3}){3}|::1")
+LOOPBACK: Final = r"127(\.\d{1,3}){3}|::1"
 
 
 def find_route(path: str, query: str, *, profiling: bool) -> Route | Redirect | None:
@@ -90,4 +90,4 @@ def is_loopback(peer: str) -> bool:
     A dual-stack socket reports IPv4 peers as ::ffff:127.0.0.1.
     """
     address = peer.removeprefix("::ffff:")
-    return bool(LOOPBACK.fullmatch(address)) and address != INBOUND_SOURCE
+    return bool(re.fullmatch(LOOPBACK, address)) and address != INBOUND_SOURCE

@@ -7,15 +7,13 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent.http.client import HttpError, fetch
 from agent.http.coding import compressed
 from agent.http.message import Headers, Reply, Request
 from agent.metrics import Metrics
-from agent.status.client import Prober
 from agent.status.hooks import Hooks
-from agent.status.merge.client import Scraper
 from agent.status.process import seconds_since_start
 from agent.status.readiness import (
     CONFIG_TARGET,
@@ -28,6 +26,9 @@ from agent.status.readiness import (
 )
 from agent.status.routes import Endpoint, Redirect, find_route, is_loopback
 from agent.status.settings import StatusSettings
+
+if TYPE_CHECKING:
+    from agent.status.client import Prober
 
 log = logging.getLogger(__name__)
 
@@ -124,8 +125,9 @@ class StatusServer:
         self._settings = settings
         self._hooks = hooks
         self._readiness = Readiness(settings, hooks, metrics)
-        self._prober = Prober(settings.probes, status_port)
-        self._scraper = Scraper(settings.scrape, metrics)
+        self._metrics = metrics
+        self._status_port = status_port
+        self._prober: Prober | None = None
 
     async def handle(self, request: Request) -> Reply:
         """Return the reply to any request, in a coding that the caller accepts."""
@@ -154,7 +156,7 @@ class StatusServer:
             case Endpoint.READY:
                 return await self._ready()
             case Endpoint.METRICS:
-                return await self._scraper.scrape(request)
+                return await self._scrape(request)
             case Endpoint.PROBE:
                 return await self._probe(path, request)
             case Endpoint.DRAIN:
@@ -177,8 +179,17 @@ class StatusServer:
             log.error("no probe is configured for path=%r", path)
             text = f"app prober config does not exists for {path}"
             return Reply(400, text.encode("utf-8", "surrogateescape"), TEXT)
+        if self._prober is None:
+            from agent.status.client import Prober  # noqa: PLC0415 -- by the first probe
+
+            self._prober = Prober(self._settings.probes, self._status_port)
         result = await self._prober.run(path, probe, request)
         return Reply(result.status, result.body, TEXT if result.body else ())
+
+    async def _scrape(self, request: Request) -> Reply:
+        from agent.status.merge.client import Scraper  # noqa: PLC0415 -- by the first scrape
+
+        return await Scraper(self._settings.scrape, self._metrics).scrape(request)
 
 
 def _debug(endpoint: Endpoint, path: str) -> Reply:

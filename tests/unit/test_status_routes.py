@@ -1,0 +1,108 @@
+import pytest
+
+from agent.status.routes import Endpoint, Redirect, Route, find_route, is_loopback
+
+
+def find(path: str, query: str = "") -> Route | Redirect | None:
+    return find_route(path, query, profiling=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "endpoint"),
+    [
+        ("/healthz/ready", Endpoint.READY),
+        ("/metrics", Endpoint.METRICS),
+        ("/stats/prometheus", Endpoint.METRICS),
+        ("/quitquitquit", Endpoint.QUIT),
+        ("/drain", Endpoint.DRAIN),
+        ("/debug/ndsz", Endpoint.NAMES),
+        ("/app-health/a/readyz", Endpoint.PROBE),
+        ("/app-health/", Endpoint.PROBE),
+        ("/app-lifecycle/a/b/c", Endpoint.PROBE),
+        ("/debug/pprof/", Endpoint.PROFILE),
+        ("/debug/pprof/cmdline", Endpoint.PROFILE),
+        ("/%6detrics", Endpoint.METRICS),
+        ("/app%2dhealth/x%2Fy/readyz", Endpoint.PROBE),
+        ("/app-health/%2e%2e/drain", Endpoint.PROBE),
+    ],
+)
+def test_a_path_leads_to_an_endpoint(path: str, endpoint: Endpoint) -> None:
+    found = find(path)
+
+    assert isinstance(found, Route)
+    assert found.endpoint is endpoint
+
+
+def test_the_path_is_handed_on_decoded() -> None:
+    assert find("/app-health/%61/readyz") == Route(Endpoint.PROBE, "/app-health/a/readyz")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/unknown",
+        "/metrics/",
+        "/drain/x",
+        "/Metrics",
+        "/healthz",
+        "/healthz/ready/",
+        "/healthz%2Fready",
+        "/healthz/ready%2F..%2F..%2Fquitquitquit",
+        "/healthz/ready/%2e%2e/%2e%2e/quitquitquit",
+        "/%2fdrain",
+        "/debug",
+        "*",
+        "host:80",
+        "",
+    ],
+)
+def test_other_paths_lead_nowhere(path: str) -> None:
+    assert find(path) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "location"),
+    [
+        ("/healthz/ready/../../quitquitquit", "", "/quitquitquit"),
+        ("/healthz/ready/..//../drain", "a=b", "/drain?a=b"),
+        ("//debug/pprof/cmdline", "", "/debug/pprof/cmdline"),
+        ("//evil.example/x", "", "/evil.example/x"),
+        ("/./metrics", "x=../..", "/metrics?x=../.."),
+        ("/metrics/.", "", "/metrics/"),
+        ("/app-health", "", "/app-health/"),
+        ("/app-lifecycle", "a", "/app-lifecycle/?a"),
+        ("/debug/pprof", "", "/debug/pprof/"),
+    ],
+)
+def test_an_unclean_path_is_redirected_and_never_served(
+    path: str, query: str, location: str
+) -> None:
+    assert find(path, query) == Redirect(location)
+
+
+@pytest.mark.parametrize("path", ["/debug/pprof", "/debug/pprof/", "/debug/pprof/cmdline"])
+def test_profiling_can_be_off(path: str) -> None:
+    assert find_route(path, "", profiling=False) is None
+
+
+@pytest.mark.parametrize(
+    ("peer", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.255.255.254", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("127.0.0.6", False),
+        ("::ffff:127.0.0.6", False),
+        ("::6", False),
+        ("10.0.0.1", False),
+        ("::ffff:10.0.0.1", False),
+        ("fe80::1%eth0", False),
+        ("1127.0.0.1", False),
+        ("127.0.0.1.example", False),
+        ("", False),
+    ],
+)
+def test_only_this_pod_is_loopback(peer: str, expected: bool) -> None:  # noqa: FBT001 -- a column
+    assert is_loopback(peer) is expected

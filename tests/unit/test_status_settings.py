@@ -1,0 +1,111 @@
+from agent.reader import Reader
+from agent.status.probes import HttpProbe
+from agent.status.scrape import Target
+from agent.status.settings import ProbeSettings, ScrapeSettings, StatusSettings, parse_status
+
+
+def parse(
+    environ: dict[str, str] | None = None,
+    *,
+    instance_ip: str = "10.0.0.1",
+    ipv6: bool = False,
+    is_sidecar: bool = True,
+    envoy_enabled: bool = True,
+) -> tuple[StatusSettings, Reader]:
+    read = Reader(environ or {})
+    settings = parse_status(
+        read,
+        port=15020,
+        admin_host="127.0.0.1",
+        admin_port=15000,
+        instance_ip=instance_ip,
+        ipv6=ipv6,
+        is_sidecar=is_sidecar,
+        envoy_enabled=envoy_enabled,
+    )
+    return settings, read
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    settings, read = parse()
+
+    assert settings == StatusSettings(
+        port=15020,
+        admin_host="127.0.0.1",
+        admin_port=15000,
+        envoy_enabled=True,
+        probes=ProbeSettings(host="10.0.0.1"),
+        scrape=ScrapeSettings(),
+    )
+    assert read.errors == read.warnings == []
+
+
+def test_every_variable_is_read() -> None:
+    settings, read = parse(
+        {
+            "ISTIO_KUBE_APP_PROBERS": '{"/app-health/a/livez": {"httpGet": {"port": 80}}}',
+            "REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION": "true",
+            "ISTIO_ENABLE_HTTP2_PROBING": "false",
+            "METRICS_LOCALHOST_ACCESS_ONLY": "1",
+            "ENVOY_PROMETHEUS_PORT": "15091",
+            "ISTIO_PROMETHEUS_ANNOTATIONS": '{"port": "9090"}',
+        },
+        ipv6=True,
+    )
+
+    assert settings.probes == ProbeSettings(
+        {"/app-health/a/livez": HttpProbe("/", 80)}, "localhost", "::6", offers_alpn=False
+    )
+    assert settings.scrape == ScrapeSettings(
+        15091, (Target(9090, "/metrics"),), localhost_only=True
+    )
+    assert read.errors == read.warnings == []
+
+
+def test_an_empty_pod_address_is_this_host() -> None:
+    assert parse(instance_ip="")[0].probes.host == "127.0.0.1"
+    assert parse(instance_ip="", ipv6=True)[0].probes.host == "::1"
+
+
+def test_envoy_is_left_out_where_there_is_none_or_it_is_not_wanted() -> None:
+    assert parse(envoy_enabled=False)[0].scrape.envoy_port is None
+    assert parse({"PILOT_AGENT_MERGE_ENVOY_STATS": "false"})[0].scrape.envoy_port is None
+
+
+def test_a_gateway_never_scrapes_an_application() -> None:
+    settings, read = parse({"ISTIO_PROMETHEUS_ANNOTATIONS": "nonsense"}, is_sidecar=False)
+
+    assert settings.scrape.targets == ()
+    assert read.errors == []
+
+
+def test_what_stops_the_start_is_an_error() -> None:
+    _, read = parse(
+        {"ISTIO_PROMETHEUS_ANNOTATIONS": "", "ISTIO_KUBE_APP_PROBERS": '{"x": {}, "y": {}}'}
+    )
+
+    assert [error.partition(":")[0] for error in read.errors] == [
+        "ISTIO_KUBE_APP_PROBERS",
+        "ISTIO_KUBE_APP_PROBERS",
+        "failed to unmarshal ISTIO_PROMETHEUS_ANNOTATIONS",
+    ]
+
+
+def test_what_is_not_done_as_asked_is_a_warning() -> None:
+    _, read = parse(
+        {
+            "ENABLE_PROBE_KEEPALIVE_CONNECTIONS": "true",
+            "ISTIO_KUBE_APP_PROBERS": (
+                '{"/app-health/a/livez": {"tcpSocket": {"port": 80, "host": "b"}}}'
+            ),
+        }
+    )
+
+    assert read.errors == []
+    assert read.warnings == [
+        (
+            "ISTIO_KUBE_APP_PROBERS: host 'b' of /app-health/a/livez is ignored: "
+            "the pod itself is probed"
+        ),
+        "ENABLE_PROBE_KEEPALIVE_CONNECTIONS is ignored: each probe has its own connection",
+    ]
