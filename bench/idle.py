@@ -38,10 +38,10 @@ ASKED = (
 
 
 def memory(pid: int) -> dict[str, float]:
-    """Return RSS and anonymous memory, and the peak of the RSS, in MB."""
+    """Return RSS and anonymous memory, and the peak of the RSS, in MB of a million bytes."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     status = Path(f"/proc/{pid}/status").read_text()
-    kilobytes = dict(re.findall(r"^(\w+): +(\d+) kB$", rollup + status, re.MULTILINE))
+    kilobytes = dict(re.findall(r"^(\w+):\s+(\d+) kB$", rollup + status, re.MULTILINE))
     names = {"anonymous": "Anonymous", "RSS": "Rss", "peak RSS": "VmHWM"}
     return {shown: int(kilobytes[name]) * 1024 / 1e6 for shown, name in names.items()}
 
