@@ -78,7 +78,7 @@ def canonical_ip(text: str) -> str:
 
 def is_ready(address: str) -> bool:
     """Return whether an interface's address is assigned; '0.0.0.0' and '::' are placeholders."""
-    return canonical_ip(address) not in (IPV4.wildcard, IPV6.wildcard)
+    return address not in (IPV4.wildcard, IPV6.wildcard)
 
 
 def is_reachable(address: str) -> bool:
@@ -115,7 +115,7 @@ def check_address(text: str) -> None:
     """Raise ValueError unless the text is host:port with a DNS name or an IP address as host."""
     host, _ = split_host_port(text)
     if not ip_version(host) and not _is_dns_name(host):
-        raise ValueError("expected host:port with a DNS name or an IP address as host")
+        raise ValueError("expected a DNS name or an IP address before the port")
 
 
 def join_host_port(host: str, port: int | str) -> str:

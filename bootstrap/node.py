@@ -118,7 +118,11 @@ def node_addresses(
     Source: bootstrap.md section 4.2.
     """
     own = canonical_ip(instance_ip)
-    found = [(name, canonical_ip(address)) for name, address in interface_addresses]
+    # Nearly every interface has a link-local address: not worth the import that parsing costs.
+    found = [
+        (name, "" if address.startswith("fe80:") else canonical_ip(address))
+        for name, address in interface_addresses
+    ]
     usable = [(name, address) for name, address in found if address and is_reachable(address)]
     if not network_is_ready(interface_addresses) or not usable:
         usable = [("lo", IPV4.localhost), ("lo", IPV6.localhost)]
@@ -306,7 +310,7 @@ def _pod_ports(value: object, warnings: list[str]) -> str:
     try:
         ports = json.loads(value) if isinstance(value, str) else None
         compact = [_pod_port(port) for port in ports] if isinstance(ports, list) else None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, RecursionError):
         compact = None
     if compact is None:
         warnings.append(
@@ -316,11 +320,12 @@ def _pod_ports(value: object, warnings: list[str]) -> str:
     return json.dumps(compact, separators=(",", ":")) if compact else ""
 
 
-def _pod_port(port: Mapping[str, object]) -> Document:
-    name, protocol = port.get("name", ""), port.get("protocol", "")
-    number = port["containerPort"]
+def _pod_port(port: object) -> Document:
+    members = port if isinstance(port, dict) else {}
+    name, protocol = members.get("name", ""), members.get("protocol", "")
+    number = members.get("containerPort")
     if not isinstance(name, str) or not isinstance(protocol, str) or type(number) is not int:
-        raise TypeError
+        raise ValueError("expected containerPort, and text as name and protocol")
     return {
         **({"name": name} if name else {}),
         "containerPort": number,

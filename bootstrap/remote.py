@@ -82,14 +82,14 @@ def parts(
     sinks: list[Document] = []
     tracing = _object(document, "tracing")
     for field, tracer in _tracers(tracing, around):
-        tls = _tls(_object(tracing, "tlsSettings"), around, sni="tracer", http2=tracer.http2)
+        tls = _tls(tracing, "tracing", around, sni="tracer", http2=tracer.http2)
         address = _address(_object(tracing, field), f"tracing.{field}", around)
         clusters.append(_cluster(tracer.cluster, address, around, **tls, **tracer.members))
         top["tracing"] = {"http": tracer.http}
     for field, name in SERVICES.items():
         service = _object(document, field)
         if service.get("address"):
-            tls = _tls(_object(service, "tlsSettings"), around, sni=name, http2=True)
+            tls = _tls(service, field, around, sni=name, http2=True)
             address = _address(service, field, around)
             members = {**tls, **HTTP2, **_keepalive(service)}
             clusters.append(_cluster(name, address, around, **members))
@@ -196,26 +196,27 @@ def _keepalive(service: Fields) -> Document:
     return {"upstream_connection_options": {"tcp_keepalive": keepalive}} if keepalive else {}
 
 
-def _tls(tls: Fields, around: Surroundings, *, sni: str, http2: bool) -> Document:
+def _tls(service: Fields, field: str, around: Surroundings, *, sni: str, http2: bool) -> Document:
     """Return the `transport_socket` of a cluster, nothing where TLS is off.
 
     Args:
-        tls: ClientTLSSettings.
+        service: holds `tlsSettings`.
+        field: the service's, for messages.
         around: metadata and who serves secrets.
         sni: the server's name in the mesh, where none is configured.
         http2: the service speaks HTTP/2.
+
+    Errors: BootstrapError for names to verify without a root to verify them by.
     """
+    tls = _object(service, "tlsSettings")
     mode = tls.get("mode", "DISABLE")
     if mode == "DISABLE":
         return {}
     in_mesh = mode == "ISTIO_MUTUAL"
     certificate, root = _mesh_secrets() if in_mesh else _file_secrets(tls, around)
-    names = cast("Sequence[str]", tls.get("subjectAltNames", ()))
-    alternatives = {"match_subject_alt_names": [{"exact": name} for name in names]}
-    validation: Document = {"default_validation_context": alternatives if names else {}}
-    if root:
-        validation["validation_context_sds_secret_config"] = root
-    common: Document = {"combined_validation_context": validation}
+    common: Document = {}
+    if validation := _validation(tls, field, root):
+        common["combined_validation_context"] = validation
     if certificate:
         common["tls_certificate_sds_secret_configs"] = [certificate]
     if http2:
@@ -225,6 +226,24 @@ def _tls(tls: Fields, around: Surroundings, *, sni: str, http2: bool) -> Documen
         context["sni"] = server
     socket = {"name": "envoy.transport_sockets.tls", "typed_config": context}
     return {"transport_socket": socket}
+
+
+def _validation(tls: Fields, field: str, root: Document | None) -> Document:
+    """Return how the server is verified; without a root it is not, and the context goes.
+
+    The reference keeps an empty context, for which Envoy refuses its whole configuration.
+    """
+    names = cast("Sequence[str]", tls.get("subjectAltNames", ()))
+    if not root:
+        if names:
+            expected = "caCertificates as well, because names are verified by a root"
+            raise BootstrapError([f"{field}.tlsSettings.subjectAltNames: expected {expected}"])
+        return {}
+    alternatives = {"match_subject_alt_names": [{"exact": name} for name in names]}
+    return {
+        "default_validation_context": alternatives if names else {},
+        "validation_context_sds_secret_config": root,
+    }
 
 
 def _mesh_secrets() -> tuple[Document | None, Document | None]:

@@ -5,6 +5,7 @@ refuse is left out here, with a warning. Source: bootstrap.md section 5.7.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
@@ -101,7 +102,7 @@ def stats_config(
     tags = cast("Sequence[str]", config.get("extraStatTags", ()))
     result: Document = {
         "use_all_default_tags": False,
-        "stats_tags": _stats_tags([*tags, *annotations.get(EXTRA_TAGS, "").split(",")]),
+        "stats_tags": _stats_tags([*tags, *annotations.get(EXTRA_TAGS, "").split(",")], warnings),
         "stats_matcher": {"inclusion_list": {"patterns": inclusion}},
     }
     if buckets := _buckets(annotations.get(BUCKETS, ""), warnings):
@@ -152,8 +153,16 @@ def _expanded(patterns: Iterable[str], addresses: Sequence[str]) -> Iterable[str
             yield pattern
 
 
-def _stats_tags(extra: Iterable[str]) -> list[Document]:
-    named = [(tag, rf"({tag}=\.=(.*?);\.;)") for tag in dict.fromkeys(extra) if tag]
+def _stats_tags(extra: Iterable[str], warnings: list[str]) -> list[Document]:
+    named: list[tuple[str, str]] = []
+    for tag in dict.fromkeys(filter(None, extra)):
+        regex = rf"({tag}=\.=(.*?);\.;)"
+        try:
+            re.compile(regex)
+        except re.error:
+            warnings.append(f"extra statistics tag {tag!r}: expected a name; it is ignored")
+        else:
+            named.append((tag, regex))
     return [
         {"tag_name": name, "regex": regex} for name, regex in (*TAGS_BEFORE, *named, *TAGS_AFTER)
     ]
