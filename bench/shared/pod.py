@@ -5,14 +5,13 @@ import ctypes
 import json
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import envoy
@@ -27,6 +26,7 @@ PACKAGES = ("agent", "bootstrap", "iptables")
 ADDRESS = "10.0.0.2"
 ADMIN_PORT, STATUS_PORT, HEALTH_PORT = 15000, 15020, 15021
 CLONE_NEWNET = 0x40000000
+PR_SET_CHILD_SUBREAPER = 36
 #: From a pod that istiod injected.
 ARGUMENTS = (
     *("proxy", "sidecar", "--domain", "default.svc.cluster.local"),
@@ -70,12 +70,16 @@ PATIENCE_SECONDS = 20
 
 
 def enter_namespace() -> None:
-    """Move this process into a network namespace with a pod's address; without root, exit."""
+    """Move this process into a network namespace with a pod's address; without root, exit.
+
+    From then on it also adopts, and so can reap, what its children leave behind.
+    """
     if os.geteuid() != 0:
         print("skipped: needs root, for a network namespace in which the usual ports are free")
         sys.exit(0)
-    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "unshare")
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET) or libc.prctl(PR_SET_CHILD_SUBREAPER, 1):
+        raise OSError(ctypes.get_errno(), "cannot make a network namespace")
     with IPRoute() as kernel:
         kernel.link("set", index=1, state="up")
         kernel.addr("add", index=1, address=ADDRESS, prefixlen=32)
@@ -147,25 +151,13 @@ def started(
         family += run.children()
         yield run
     finally:
-        process.kill()
+        for pid in family:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
         for pid in family[1:]:
-            end(pid)
-
-
-def end(pid: int) -> None:
-    """Kill a process that is not our child, and wait until it is gone."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        select.select([descriptor], [], [], PATIENCE_SECONDS)
-    except ProcessLookupError:
-        pass
-    finally:
-        os.close(descriptor)
+            with suppress(ChildProcessError):  # the agent has reaped it before it died itself
+                os.waitpid(pid, 0)
 
 
 def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
