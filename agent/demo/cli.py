@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from agent.demo import files
-from agent.demo.addresses import CABLE, Family, url
+from agent.demo.addresses import CABLE, url
 from agent.demo.commands import look_around
 from agent.demo.manifest import APPLICATION_PORT, IMAGE_ENVIRONMENT
 from agent.demo.observe import can_make_namespaces
-from agent.demo.process import block_signals, has_ipv6, supervise, wait_for_stop
+from agent.demo.process import block_signals, supervise, wait_for_stop
 from agent.demo.report import Line, closing, heading, opening, summary
 from agent.demo.run import RunningPod, clear, pod_in
 from agent.demo.scenario import START_UP, Pod, Step, termination, traffic
@@ -40,6 +40,8 @@ NEEDED: Final = (
 )
 TOOLS: Final = ("nsenter", "setpriv", "unshare", "iptables")
 LOG_TAIL_LINES: Final = 20
+#: Exit codes after SIGHUP, SIGINT and SIGTERM.
+INTERRUPTED: Final = (129, 130, 143)
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -59,9 +61,12 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         clear(earlier)
     directory = files.new_directory()
     try:
-        return supervise(lambda: _show(directory, keep=flags.is_on("keep")))
+        code = supervise(lambda: _show(directory, keep=flags.is_on("keep")))
     finally:
         clear(directory)
+    if code in INTERRUPTED:
+        _say("\ninterrupted; everything is removed")
+    return code
 
 
 def _fail(error: Exception) -> int:
@@ -82,12 +87,11 @@ def _require_tools() -> None:
 def _show(directory: Path, *, keep: bool) -> int:
     """Walk through a pod; return the exit code."""
     began = time.monotonic()
-    families: tuple[Family, ...] = ("IPv4", "IPv6") if has_ipv6() else ("IPv4",)
     table = Table()
     try:
         with pod_in(directory) as pod:
             if table.walk(pod, START_UP, stop=True):
-                table.walk(pod, traffic(families))
+                table.walk(pod, traffic(pod.families()))
                 if keep:
                     _keep(pod, directory)
                 else:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
-from pyroute2 import IPRoute
+from pyroute2 import IPRoute, NetlinkError
 
 from agent.demo.addresses import CABLE
 from agent.demo.commands import Credentials, enter, hold
@@ -57,6 +57,10 @@ class Namespace(NamedTuple):
             return []
         pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
         return [pid for pid in pids if _network_of(pid) == wanted]
+
+    def has_ipv6(self) -> bool:
+        """Return whether the kernel knows IPv6, and lets interfaces have it by default."""
+        return self.run(["cat", "/proc/sys/net/ipv6/conf/default/disable_ipv6"]).stdout == "0\n"
 
     def spawn(
         self,
@@ -179,35 +183,34 @@ def network(*, mounts: bool = False, directory: str = "/") -> Iterator[tuple[Nam
         namespace(directory=directory) as node,
         namespace(directory=directory, mounts=mounts) as pod,
     ):
-        connect(node, pod)
+        try:
+            connect(node, pod)
+        except NetlinkError as error:
+            raise SystemRefusedError(f"cannot join namespaces by a veth pair: {error}") from error
         yield node, pod
 
 
 def connect(node: Namespace, pod: Namespace) -> None:
     """Join two namespaces by a virtual Ethernet pair."""
+    ipv6 = pod.has_ipv6()
     with node.netlink() as here, pod.netlink() as there:
         here.link(
             "add", ifname="veth0", kind="veth", peer={"ifname": "eth0", "net_ns_pid": pod.holder}
         )
         for netlink, interface in ((here, "veth0"), (there, "eth0")):
             netlink.link("set", index=netlink.link_lookup(ifname=interface)[0], state="up")
-        _address(here, "veth0", CABLE.node_ipv4, CABLE.node_ipv6)
-        _address(there, "eth0", CABLE.pod_ipv4, CABLE.pod_ipv6)
+        _address(here, "veth0", CABLE.node_ipv4, CABLE.node_ipv6 if ipv6 else "")
+        _address(there, "eth0", CABLE.pod_ipv4, CABLE.pod_ipv6 if ipv6 else "")
         there.route("add", dst="default", gateway=CABLE.node_ipv4)
-        if has_ipv6():
+        if ipv6:
             there.route("add", family=socket.AF_INET6, dst="default", gateway=CABLE.node_ipv6)
 
 
 def _address(netlink: IPRoute, interface: str, ipv4: str, ipv6: str) -> None:
     index = netlink.link_lookup(ifname=interface)[0]
     netlink.addr("add", index=index, address=ipv4, prefixlen=24)
-    if has_ipv6():
+    if ipv6:
         netlink.addr("add", index=index, address=ipv6, prefixlen=64, flags=IFA_F_NODAD)
-
-
-def has_ipv6() -> bool:
-    """Return whether the kernel knows IPv6 at all."""
-    return os.access("/proc/net/if_inet6", os.F_OK)
 
 
 class Output:

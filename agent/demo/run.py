@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.demo import files, manifest
-from agent.demo.addresses import CABLE, url
+from agent.demo.addresses import CABLE, Family, url
 from agent.demo.commands import APPLICATION, ISTIO_INIT, ISTIO_PROXY, Credentials
 from agent.demo.observe import Reply, accepted, parse_reply, privileges
 from agent.demo.process import Namespace, Output, first_gone, how_ended, kill, network
@@ -90,6 +90,10 @@ class RunningPod:
         if agent.poll() is not None:
             return f"the agent ended: {how_ended(agent.returncode)}"
         return how_ended(hook.wait(PATIENCE_SECONDS))
+
+    def families(self) -> tuple[Family, ...]:
+        """Return the address families of the pod."""
+        return ("IPv4", "IPv6") if self.inside.has_ipv6() else ("IPv4",)
 
     def log_text(self) -> str:
         """Return what the agent and Envoy have written so far."""
