@@ -58,7 +58,8 @@ PROMETHEUS = (
             PROMETHEUS,
             (
                 "application/openmetrics-text; q=0.3; version=1.0.0,"
-                "application/openmetrics-text; q=0.2; version=0.0.1,text/plain; q=0.1; version=0.0.4"
+                "application/openmetrics-text; q=0.2; version=0.0.1,"
+                "text/plain; q=0.1; version=0.0.4"
             ),
             "text/plain; q=0.1; version=0.0.4",
         ),

@@ -1,0 +1,62 @@
+"""Web servers on aiohttp, to stand for Envoy's ports and for applications."""
+
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def web_server(
+    answer: Answer, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[int]:
+    """Serve every path with one function; yield the port."""
+    runner = web.ServerRunner(web.Server(answer), shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, host, 0, ssl_context=tls)
+    await site.start()
+    try:
+        address: tuple[str, int] = runner.addresses[0]
+        yield address[1]
+    finally:
+        await runner.cleanup()
+
+
+@dataclass
+class Pages:
+    """Answers by path; records what was asked. Another path is a 404."""
+
+    pages: dict[str, web.Response | Answer] = field(default_factory=dict)
+    requests: list[web.BaseRequest] = field(default_factory=list)
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.requests.append(request)
+        page = self.pages.get(request.path)
+        if page is None:
+            return web.Response(status=404, text="no such page")
+        if isinstance(page, web.Response):
+            return web.Response(status=page.status, body=page.body, headers=page.headers)
+        return await page(request)
+
+
+READY_STATS = (
+    "cluster_manager.cds.update_success: 1\nlistener_manager.lds.update_success: 1\n"
+    "server.state: 0\nlistener_manager.workers_started: 1\n"
+)
+
+
+class Admin:
+    """Envoy's admin port with statistics that a test may change."""
+
+    def __init__(self) -> None:
+        self.stats = READY_STATS
+        self.status = 200
+        self.targets: list[str] = []
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.targets.append(request.raw_path)
+        return web.Response(status=self.status, text=self.stats)
