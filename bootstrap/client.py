@@ -4,6 +4,7 @@ Source: bootstrap.md section 3.5.
 """
 
 import socket
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Thread
 
@@ -11,10 +12,21 @@ from bootstrap.addresses import ip_version, join_host_port, split_host_port
 from bootstrap.config import ProxyConfig, with_statsd_address
 
 Answer = list[str] | OSError
+LookUp = Callable[[str], list[str]]
+
+
+def addresses_of(host: str) -> list[str]:
+    """Return the host's addresses in the resolver's order, however long that takes.
+
+    Raises:
+        OSError: nobody knows the name.
+    """
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+    return [str(address[0]) for *_, address in found]
 
 
 def resolve_statsd(
-    config: ProxyConfig, *, timeout_seconds: float = 15.0
+    config: ProxyConfig, *, timeout_seconds: float = 15.0, look_up: LookUp = addresses_of
 ) -> tuple[ProxyConfig, list[str]]:
     """Return the configuration with statsd's address in place of its name, and warnings.
 
@@ -25,7 +37,7 @@ def resolve_statsd(
         return config, []
     try:
         host, port = split_host_port(text)
-        found = [host] if ip_version(host) else _look_up(host, timeout_seconds)
+        found = [host] if ip_version(host) else _ask(look_up, host, timeout_seconds)
     except (ValueError, OSError) as error:
         warning = f"statsdUdpAddress={text!r}: {error}; statsd is off"
         return with_statsd_address(config, ""), [warning]
@@ -33,17 +45,14 @@ def resolve_statsd(
     return with_statsd_address(config, join_host_port(first, port)), []
 
 
-def _look_up(host: str, timeout_seconds: float) -> list[str]:
-    """Return the host's addresses, at least one, in the resolver's order."""
+def _ask(look_up: LookUp, host: str, timeout_seconds: float) -> list[str]:
     answers: SimpleQueue[Answer] = SimpleQueue()
 
     def ask() -> None:
         try:
-            found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+            answers.put(look_up(host))
         except OSError as error:
             answers.put(error)
-        else:
-            answers.put([str(address[0]) for *_, address in found])
 
     # The resolver has limits of its own, longer ones; its thread is left to them.
     Thread(target=ask, daemon=True).start()
