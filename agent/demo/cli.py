@@ -145,6 +145,7 @@ def _say(text: str, end: str = "\n") -> None:
 
 def _keep(pod: RunningPod, directory: Path) -> None:
     """Say how to look around, and return when told to stop."""
+    block_signals()
     application = url(CABLE.pod_ipv4, APPLICATION_PORT)
     lines = look_around(
         pod.inside.holder, pod.node.holder, str(directory), files.program()[0], application

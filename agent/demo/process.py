@@ -263,7 +263,7 @@ def first_gone(pids: Sequence[int], seconds: float) -> int | None:
 
 
 def block_signals() -> None:
-    """Keep what asks us to stop for `supervise`, which waits for it."""
+    """Keep what asks us to stop until `supervise` or `wait_for_stop` takes it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {*STOPPING, signal.SIGCHLD})
 
 
@@ -271,8 +271,8 @@ def supervise(work: Callable[[], int]) -> int:
     """Return the exit code of work done in a child, or 128 and the signal that ended it.
 
     A signal that asks us to stop ends the child wherever it is, so that whoever called this cleans
-    up in peace. The child may wait for it by `wait_for_stop`; the exit code is then its own.
-    Needs `block_signals` before.
+    up in peace. A child that waits for it, by `block_signals` and `wait_for_stop`, ends with a code
+    of its own. Needs `block_signals` before.
     """
     sys.stdout.flush()
     parent = os.getpid()
@@ -292,6 +292,7 @@ def supervise(work: Callable[[], int]) -> int:
         received = signal.sigwait({*STOPPING, signal.SIGCHLD})
         if received != signal.SIGCHLD:
             os.kill(child, signal.SIGTERM)
+            os.kill(child, signal.SIGCONT)  # one that is stopped would never notice
         ended, status = os.waitpid(child, os.WNOHANG if received == signal.SIGCHLD else 0)
         if ended:
             code = os.waitstatus_to_exitcode(status)
@@ -310,8 +311,7 @@ def _become_worker(parent: int) -> None:
 
 
 def wait_for_stop() -> None:
-    """Return when the supervisor passes on that we are to stop."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    """Return when the supervisor passes on that we are to stop; needs `block_signals` before."""
     signal.sigwait({signal.SIGTERM})
 
 
