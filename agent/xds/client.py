@@ -121,9 +121,7 @@ class ControlPlane:
         options: list[tuple[str, object]] = [
             # Without its own pool a channel shares the connection of an equal one.
             ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.keepalive_time_ms", int(self._keepalive.interval_seconds * 1000)),
-            ("grpc.keepalive_timeout_ms", int(self._keepalive.timeout_seconds * 1000)),
-            ("grpc.keepalive_permit_without_calls", 0),
+            *keepalive_options(self._keepalive),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
@@ -175,6 +173,18 @@ class ControlPlane:
         if token:
             metadata.add("authorization", f"Bearer {token}")
         return metadata
+
+
+def keepalive_options(keepalive: KeepaliveSettings) -> list[tuple[str, int]]:
+    """Return what both sides of the relay tell gRPC about pings."""
+    timeout = int(keepalive.timeout_seconds * 1000)
+    return [
+        ("grpc.keepalive_time_ms", int(keepalive.interval_seconds * 1000)),
+        ("grpc.keepalive_timeout_ms", timeout),
+        # The one that counts in grpcio 1.85: unset, a silent peer is given up after 60 seconds.
+        ("grpc.http2.ping_timeout_ms", timeout),
+        ("grpc.keepalive_permit_without_calls", 0),
+    ]
 
 
 def _read(path: str) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import grpc
 
 from agent.errors import SystemRefusedError
-from agent.xds.client import EOF, SERVICE
+from agent.xds.client import EOF, SERVICE, keepalive_options
 from agent.xds.discovery import Kind
 from agent.xds.endings import Ending
 from agent.xds.settings import XdsSettings
@@ -77,9 +77,7 @@ def _options(settings: XdsSettings) -> list[tuple[str, int]]:
         ("grpc.max_concurrent_streams", settings.max_streams),
         ("grpc.max_receive_message_length", settings.max_receive_bytes),
         ("grpc.max_send_message_length", -1),
-        ("grpc.keepalive_time_ms", interval),
-        ("grpc.keepalive_timeout_ms", int(settings.keepalive.timeout_seconds * 1000)),
-        ("grpc.keepalive_permit_without_calls", 0),
+        *keepalive_options(settings.keepalive),
         ("grpc.http2.min_ping_interval_without_data_ms", interval // 2),
     ]
 
