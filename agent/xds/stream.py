@@ -90,13 +90,12 @@ class AdsStream:
             WireError: the response cannot be read; the stream is of no use any more.
         """
         response = read_response(raw)
-        match destination(response.type_url, self._consumed):
-            case Destination.ENVOY:
-                return SendDownstream(response)
-            case Destination.NOBODY:
-                return Drop(response)
-            case Destination.AGENT:
-                return self._consume(response, raw)
+        receiver = destination(response.type_url, self._consumed)
+        if receiver is Destination.ENVOY:
+            return SendDownstream(response)
+        if receiver is Destination.NOBODY:
+            return Drop(response)
+        return self._consume(response, raw)
 
     def _consume(self, response: Response, raw: bytes) -> Decision:
         try:

@@ -114,6 +114,17 @@ def test_the_end_of_validity_is_read(year: int) -> None:
     assert not_after(der) == expires.timestamp()
 
 
+def test_a_certificate_of_the_first_version_has_no_version() -> None:
+    def element(tag: int, *content: bytes) -> bytes:
+        body = b"".join(content)
+        return bytes((tag, len(body))) + body
+
+    times = element(0x17, b"990101000000Z"), element(0x17, b"300101000000Z")
+    body = element(0x30, element(2, b"1"), element(0x30), element(0x30), element(0x30, *times))
+
+    assert not_after(element(0x30, body)) == dt.datetime(2030, 1, 1, tzinfo=dt.UTC).timestamp()
+
+
 def test_anything_cut_off_or_bent_is_no_certificate() -> None:
     expires = dt.datetime(2026, 12, 31, tzinfo=dt.UTC)
     der = certificate(expires).public_bytes(serialization.Encoding.DER)

@@ -98,7 +98,7 @@ def _yaml_entries(text: str) -> Iterator[Entry]:
 def _resource_nodes(document: yaml.Node) -> Iterator[yaml.Node]:
     node = document
     if isinstance(node, yaml.MappingNode):
-        values = {key.value: value for key, value in node.value}
+        values = {key.value: value for key, value in node.value if not isinstance(key.value, list)}
         if TYPE_KEY not in values:
             node = values.get("resources", node)
     if isinstance(node, yaml.SequenceNode):
@@ -113,7 +113,7 @@ def _resource(place: str, content: object) -> Resource:
         raise FileError(f"{place}: expected a resource with {TYPE_KEY!r}")
     try:
         _load_types(content)
-        parsed = _message_class(type_url)()
+        parsed = message_class(type_url)()
         fields = {key: value for key, value in content.items() if key != TYPE_KEY}
         json_format.ParseDict(fields, parsed)
     except (json_format.ParseError, TypeError, ValueError) as error:
@@ -126,8 +126,10 @@ def _resource(place: str, content: object) -> Resource:
     return Resource(type_url, name, version, parsed.SerializeToString())
 
 
-def _message_class(type_url: str) -> type[message.Message]:
+def message_class(type_url: str) -> type[message.Message]:
+    """Return the generated class of a type; FileError if there is none."""
     name = type_url.rpartition("/")[2]
+    load_package(name)
     try:
         descriptor = descriptor_pool.Default().FindMessageTypeByName(name)
     except KeyError:
@@ -139,7 +141,7 @@ def _load_types(content: object) -> None:
     """Import the generated classes of every type that is named in a resource."""
     if isinstance(content, dict):
         if isinstance(content.get(TYPE_KEY), str):
-            _load_package(content[TYPE_KEY].rpartition("/")[2])
+            load_package(content[TYPE_KEY].rpartition("/")[2])
         for value in content.values():
             _load_types(value)
     elif isinstance(content, list):
@@ -148,7 +150,7 @@ def _load_types(content: object) -> None:
 
 
 @functools.cache
-def _load_package(type_name: str) -> None:
+def load_package(type_name: str) -> None:
     """Import a type's whole package: which of its files has the type cannot be seen in the name."""
     parts = itertools.takewhile(str.islower, type_name.split("."))
     try:
