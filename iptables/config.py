@@ -182,7 +182,7 @@ def _config(
     if found is None:
         reader.problems.append("no valid local IP address found on any interface")
     families = found or Families(ipv6=False, has_ipv4=True, host_ip="")
-    if families.uncaptured_ipv6:
+    if families.uncaptured_ipv6 and not flags.is_on("cleanup-only"):
         warnings.append(
             f"IPv6 traffic of {families.uncaptured_ipv6} bypasses Envoy: "
             "--dual-stack or ISTIO_DUAL_STACK=true captures it"

@@ -34,6 +34,11 @@ class Families(NamedTuple):
     host_ip: str  #: the first address; validation connects in its family
     uncaptured_ipv6: str = ""  #: an address whose traffic bypasses Envoy, if there is one
 
+    @property
+    def captured(self) -> tuple[Family, ...]:
+        """Return the families whose traffic is captured."""
+        return (4, 6) if self.ipv6 else (4,)
+
 
 class Servers(NamedTuple):
     """DNS servers, in the order of resolv.conf, canonical."""

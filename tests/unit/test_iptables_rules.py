@@ -124,3 +124,7 @@ def test_an_explained_rendering_has_each_reason_above_its_rule() -> None:
     text = rules.render_plan([table], explained=True)
 
     assert text == "* nat\n# nothing leaves\n-A OUTPUT -j RETURN\nCOMMIT\n"
+
+
+def test_a_table_without_lines_is_left_out() -> None:
+    assert rules.render({"raw": ["-F A"], "nat": []}) == "* raw\n-F A\nCOMMIT\n"

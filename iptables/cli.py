@@ -1,0 +1,205 @@
+"""`istio-iptables`: captures this network namespace's traffic for Envoy.
+
+Source: traffic-capture.md sections 1, 2, 3, 10 and 13.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from iptables import client, config, report, rules, run
+from iptables.config import Actions, CaptureConfig
+from iptables.decide import Plans
+from iptables.errors import CaptureError, ConfigError
+from iptables.flags import Parsed, UsageError, parse_flags, render_help
+from iptables.host import Account, HostFacts
+from iptables.installed import as_saved, find_own, replace
+from iptables.log import Log, open_log
+from iptables.netlink import PASSTHROUGH_IPV6
+from iptables.normal import Names
+from iptables.options import FLAGS
+from iptables.plan import plan
+from iptables.rules import Owner
+
+USAGE_STATUS: Final = 255  # traffic-capture.md section 2.3
+RESOLV_CONF: Final = "/etc/resolv.conf"
+SUMMARY: Final = (
+    "Captures the traffic of this network namespace for Envoy: programs the packet filter,\n"
+    "or with --cleanup-only removes what it programmed."
+)
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run the command; return its exit status.
+
+    Args:
+        argv: the words after the command's name.
+        environ: where flags are pre-set.
+    """
+    try:
+        flags = parse_flags(FLAGS, argv, environ=environ)
+        log = open_log(flags)
+    except UsageError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        Log().write("error", str(error))
+        return USAGE_STATUS
+    if flags.help:
+        sys.stdout.write(render_help("istio-iptables [flags]", SUMMARY, FLAGS))
+        return 0
+    try:
+        _capture(flags, environ, log)
+    except ConfigError as error:
+        for problem in error.problems:
+            log.write("error", problem)
+        return error.exit_code
+    except CaptureError as error:
+        log.write("error", str(error))
+        return error.exit_code
+    return 0
+
+
+def _capture(flags: Parsed, environ: Mapping[str, str], log: Log) -> None:
+    facts = _facts(flags, environ)
+    settings = config.parse_settings(flags, environ, facts)
+    capture, actions = settings.config, settings.actions
+    log.write("info", report.environment(environ))
+    log.write("info", report.settings(capture, actions, dual_stack=flags.is_on("dual-stack")))
+    for warning in settings.warnings:
+        log.write("warn", warning)
+    _refuse_unsupported(capture, actions)
+    plans = {family: plan(capture, family) for family in run.FAMILIES}
+    if actions.skip_rule_apply:
+        log.write("info", "rules are left as they are, as --skip-rule-apply asks")
+    elif actions.dry_run:
+        _show({family: plans[family] for family in capture.families.captured}, actions, log)
+    elif capture.inbound.mode == "NONE" and not actions.cleanup_only:
+        log.write("info", "nothing is captured in mode NONE, and no rule is changed")
+    else:
+        _change(plans, capture, actions, facts, log)
+
+
+def _facts(flags: Parsed, environ: Mapping[str, str]) -> HostFacts:
+    """Read from the host what the settings depend on."""
+    account = None
+    if config.needs_account(flags):
+        account = _account(environ.get("ENVOY_USER", "istio-proxy"))
+    text, problem = None, ""
+    if config.needs_resolv_conf(flags):
+        try:
+            with open(RESOLV_CONF, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - pathlib is slow
+                text = file.read()
+        except OSError as error:
+            problem = error.strerror or str(error)
+    return HostFacts(tuple(client.interface_addresses()), account, text, problem)
+
+
+def _account(name: str) -> Account | None:
+    import pwd  # noqa: PLC0415 - loads the name service, which injected pods do not need
+
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    return Account(entry.pw_uid, entry.pw_gid)
+
+
+def _refuse_unsupported(capture: CaptureConfig, actions: Actions) -> None:
+    wanted = {
+        "--native-nftables": actions.native_nftables,
+        "--run-validation": actions.run_validation,
+        "--cni-mode": actions.cni_mode,
+        "--network-namespace": bool(actions.network_namespace),
+        "--istio-inbound-interception-mode=TPROXY": capture.inbound.mode == "TPROXY"
+        and not (actions.dry_run or actions.cleanup_only or actions.skip_rule_apply),
+    }
+    problems = [f"{flag} is not supported yet" for flag, is_wanted in wanted.items() if is_wanted]
+    if problems:
+        raise ConfigError(problems)
+
+
+def _names(plans: Plans) -> Names:
+    """Return the numbers of the users and groups that rules name.
+
+    Raises:
+        ConfigError: there is no such user or group, which the tools would refuse.
+    """
+    owners = {
+        (match.kind, match.owner)
+        for planned in plans.values()
+        for table in planned
+        for rule in table.rules
+        for match in rule.matches
+        if isinstance(match, Owner) and not match.owner[0].isdigit()
+    }
+    if not owners:
+        return {}
+    import grp  # noqa: PLC0415 - as in _account
+    import pwd  # noqa: PLC0415
+
+    names = {}
+    problems = []
+    for kind, name in sorted(owners):
+        try:
+            number = pwd.getpwnam(name).pw_uid if kind == "uid" else grp.getgrnam(name).gr_gid
+            names[f"--{kind}-owner", name] = str(number)
+        except KeyError:
+            problems.append(f"there is no {'user' if kind == 'uid' else 'group'} {name!r} here")
+    if problems:
+        raise ConfigError(problems)
+    return names
+
+
+def _change(
+    plans: Plans,
+    capture: CaptureConfig,
+    actions: Actions,
+    facts: HostFacts,
+    log: Log,
+) -> None:
+    """Change the rules, and Envoy's passthrough address with them: all of it or nothing."""
+    names = _names(plans)
+    is_there = any(item.address == str(PASSTHROUGH_IPV6) for item in facts.addresses)
+    is_added = False
+    if capture.families.ipv6 and not is_there and not actions.cleanup_only:
+        is_added = client.add_passthrough_address()
+        log.write("info", "Added ::6 address on the loopback iface")
+    try:
+        run.apply(plans, actions, capture.families, names, log)
+    except CaptureError:
+        if is_added:
+            client.remove_passthrough_address()
+        raise
+    if is_there and actions.cleanup_only:
+        client.remove_passthrough_address()
+        log.write("info", "Removed ::6 address from the loopback iface")
+
+
+def _show(plans: Plans, actions: Actions, log: Log) -> None:
+    """Print the restore input of each family and run nothing.
+
+    Of a cleanup, the input that would remove the rules of this very configuration: what is
+    installed is not looked at.
+    """
+    log.write("info", "running iptables in dry-run mode, no rule changes will be made")
+    for family, planned in plans.items():
+        tool = "ip6tables-restore" if family == 6 else "iptables-restore"  # noqa: PLR2004 - IPv6
+        if actions.cleanup_only:
+            text = replace(find_own(as_saved(planned), planned), ())
+        else:
+            text = rules.render_plan(planned, explained=True)
+        sys.stdout.write(f"# IPv{family}: input of {tool} --noflush\n{text}")
+    if actions.dry_run_file:
+        _write_transcript(plans, actions.dry_run_file)
+
+
+def _write_transcript(plans: Plans, path: str) -> None:
+    """Write what would be run, as the reference does. Source: sections 13, 17.18, 18."""
+    saves = ["iptables-save", "ip6tables-save"]
+    texts = [rules.render_plan(planned) for planned in plans.values()]
+    lines = "\n".join([*saves, *(line for text in texts for line in text.splitlines())])
+    after = "\n".join(saves[: len(plans)])
+    try:
+        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - pathlib is slow
+            file.write(f"{lines}\n{after}\n")
+    except OSError as error:
+        raise CaptureError(f"DRY_RUN_FILE_PATH={path!r}: {error.strerror}") from error

@@ -1,0 +1,211 @@
+"""What to do with the rules that are there: nothing, install, replace, remove, or refuse.
+
+Everything is decided per family from what the tools' variants (legacy and nft each keep rules of
+their own) have installed, so every run in a namespace chooses the same variant.
+
+Source: traffic-capture.md sections 8.1 and 9, with 17.1, 17.11, 17.12, 17.23, 17.26 and 17.27.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from iptables import installed
+from iptables.config import Actions, Variant
+from iptables.errors import CaptureError, SystemRefusedError
+from iptables.host import Families
+from iptables.installed import Own
+from iptables.netlink import Family
+from iptables.normal import NO_NAMES, Names
+from iptables.rules import Table
+
+Plans = Mapping[Family, Sequence[Table]]
+
+CLEAN: Final = "Clean-state detected, new iptables are needed"
+SAME: Final = "Found compatible residues of old iptables rules/chains, reconciliation not needed"
+DRIFTED: Final = "Found residues of old iptables rules/chains, reconciliation is recommended"
+
+
+class Store(NamedTuple):
+    """The rules of one family as one variant of the tools keeps them."""
+
+    family: Family
+    variant: Variant
+    dump: str = ""  #: what its iptables-save prints
+    problem: str = ""  #: why it cannot be used
+    waits: bool = False  #: its tools take a lock, and must be told to wait for it
+
+
+class Change(NamedTuple):
+    """Restore input for one store."""
+
+    store: Store
+    text: str
+    planned: tuple[Table, ...]  #: what is there afterwards; empty after a cleanup
+    before: Own  #: what was there of ours, to be put back should anything fail
+
+
+class Note(NamedTuple):
+    """A line for the log."""
+
+    level: str
+    text: str
+
+
+class Decision(NamedTuple):
+    """What is to be changed, all of it or nothing."""
+
+    changes: tuple[Change, ...] = ()
+    notes: tuple[Note, ...] = ()
+    chosen: tuple[Store, ...] = ()  #: one for each family that is captured
+
+
+class Holding(NamedTuple):
+    """A store and what is ours in it."""
+
+    store: Store
+    own: Own
+
+
+class _Found(NamedTuple):
+    """One captured family, looked at."""
+
+    planned: tuple[Table, ...]
+    chosen: Store
+    holdings: tuple[Holding, ...]
+    drift: tuple[str, ...]  #: how what is ours differs from the plan, one line each
+
+    @property
+    def is_clean(self) -> bool:
+        return all(holding.own.is_empty for holding in self.holdings)
+
+
+def decide(
+    plans: Plans,
+    stores: Sequence[Store],
+    actions: Actions,
+    families: Families,
+    names: Names = NO_NAMES,
+) -> Decision:
+    """Return what to change so that the captured families are as planned, or all free of us.
+
+    Args:
+        plans: the rules of both families, captured or not.
+        stores: what each variant has, of both families.
+        actions: what the user asked for.
+        families: whether IPv6 is captured, and whether IPv4 tools may fail.
+        names: numbers of the users and groups that rules name.
+
+    Raises:
+        SystemRefusedError: no variant can be used.
+        CaptureError: rules of ours differ from the plan and are not to be replaced.
+    """
+    if any(installed.is_ambient(installed.parse_saved(store.dump)) for store in stores):
+        raise CaptureError(
+            f"this namespace is captured by ambient mode (chain {installed.AMBIENT_CHAIN}), "
+            "whose node agent owns its rules: take it out of ambient mode first"
+        )
+    notes: list[Note] = []
+    found = []
+    aside: list[Holding] = []
+    for family, planned in plans.items():
+        mine = [store for store in stores if store.family == family]
+        if family not in families.captured:
+            aside = _holdings(mine, planned, names)
+            continue
+        try:
+            found.append(_look(family, tuple(planned), mine, actions.forced_variant, names))
+        except SystemRefusedError as error:
+            if family == 6 or families.has_ipv4:  # noqa: PLR2004 - IPv6
+                raise
+            notes.append(Note("warn", f"{error}; going on, as the host has no IPv4 address"))
+    if actions.cleanup_only:
+        changes = _removals([*(held for each in found for held in each.holdings), *aside])
+    else:
+        notes += [_left_alone(held.store) for held in aside if not held.own.is_empty]
+        changes = _installations(found, actions, notes)
+    return Decision(tuple(changes), tuple(notes), tuple(each.chosen for each in found))
+
+
+def _look(
+    family: Family,
+    planned: tuple[Table, ...],
+    stores: Sequence[Store],
+    forced: Variant | None,
+    names: Names,
+) -> _Found:
+    """Return what is ours in a family, and the store to use."""
+    holdings = _holdings(stores, planned, names)
+    candidates = [held for held in holdings if forced in (None, held.store.variant)]
+    if not candidates:
+        problems = "; ".join(store.problem for store in stores if store.problem)
+        raise SystemRefusedError(f"no iptables for IPv{family} can be used: {problems}")
+    chosen = min(candidates, key=_rank)
+    drift = []
+    if not chosen.own.is_empty:
+        drift = installed.differences(planned, chosen.own, names)
+    for held in holdings:
+        if held != chosen and not held.own.is_empty:
+            drift.append(f"iptables-{held.store.variant} has rules of ours too")
+    lines = tuple(f"IPv{family}: {line}" for line in drift)
+    return _Found(planned, chosen.store, tuple(holdings), lines)
+
+
+def _holdings(stores: Sequence[Store], planned: Sequence[Table], names: Names) -> list[Holding]:
+    return [
+        Holding(store, installed.find_own(installed.parse_saved(store.dump), planned, names))
+        for store in stores
+        if not store.problem
+    ]
+
+
+def _rank(held: Holding) -> int:
+    """Return how little a store is wanted: ours first, then legacy in use, nft, legacy, plain."""
+    if not held.own.is_empty:
+        return 0
+    if held.store.variant == "legacy":
+        return 1 if installed.has_rules(held.store.dump) else 3
+    return 2 if held.store.variant == "nft" else 4
+
+
+def _installations(found: Sequence[_Found], actions: Actions, notes: list[Note]) -> list[Change]:
+    """Return what makes each family as planned, noting its state."""
+    drift = [line for each in found for line in each.drift]
+    notes += [Note("warn", line) for line in drift]
+    if all(each.is_clean for each in found):
+        notes.append(Note("info", CLEAN))
+    else:
+        notes.append(Note("info", DRIFTED if drift else SAME))
+    if drift and not (actions.reconcile or actions.force_apply):
+        raise CaptureError(
+            f"rules of ours differ from what is asked for, and --reconcile, which would replace "
+            f"them, is not set: {'; '.join(drift)}"
+        )
+    return [
+        change
+        for each in found
+        if each.is_clean or each.drift or actions.force_apply
+        for change in _replacements(each)
+    ]
+
+
+def _replacements(each: _Found) -> list[Change]:
+    """Return what makes the chosen store as planned, and the others free of us."""
+    changes = []
+    for store, own in each.holdings:
+        planned = each.planned if store == each.chosen else ()
+        if text := installed.replace(own, planned):
+            changes.append(Change(store, text, planned, own))
+    return changes
+
+
+def _removals(holdings: Sequence[Holding]) -> list[Change]:
+    return [
+        Change(store, installed.replace(own, ()), (), own)
+        for store, own in holdings
+        if not own.is_empty
+    ]
+
+
+def _left_alone(store: Store) -> Note:
+    text = f"IPv{store.family} is not captured, but iptables-{store.variant} has rules of ours"
+    return Note("warn", f"{text}: left alone, --cleanup-only removes them")

@@ -1,0 +1,72 @@
+"""Writes log lines, to where the global flags say.
+
+Source: bootstrap.md section 1.3.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TextIO
+
+from iptables import logline
+from iptables.flags import Parsed, UsageError
+
+
+class Log:
+    """A log with one scope, the default one."""
+
+    def __init__(
+        self,
+        threshold: str = "info",
+        targets: Sequence[TextIO] = (),
+        *,
+        as_json: bool = False,
+        with_caller: bool = False,
+    ) -> None:
+        self.threshold = threshold
+        self.targets = targets or (sys.stdout,)
+        self.format = logline.as_json if as_json else logline.console
+        self.with_caller = with_caller
+
+    def write(self, level: str, text: str) -> None:
+        """Write a line, if its level is written; the text may hold line breaks."""
+        if not logline.is_written(level, self.threshold):
+            return
+        caller = _caller() if self.with_caller else ""
+        line = self.format(_now(), level, text.rstrip("\n"), caller)
+        for target in self.targets:
+            target.write(line)
+
+
+def open_log(flags: Parsed) -> Log:
+    """Return the log that the global flags describe.
+
+    Raises:
+        UsageError: a level is unknown, or a target cannot be opened.
+    """
+    return Log(
+        logline.threshold(flags.text("log_output_level")),
+        [_open(target) for target in dict.fromkeys(flags.texts("log_target"))],
+        as_json=flags.is_on("log_as_json"),
+        with_caller=bool({logline.SCOPE, "all"} & set(flags.text("log_caller").split(","))),
+    )
+
+
+def _open(target: str) -> TextIO:
+    if target in ("stdout", "stderr"):
+        return sys.stdout if target == "stdout" else sys.stderr
+    try:
+        return open(target, "a", buffering=1, encoding="utf-8")  # noqa: PTH123 - to the end
+    except OSError as error:
+        raise UsageError(f"--log_target={target!r}: {error.strerror}") from error
+
+
+def _now() -> str:
+    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{stamp}.{nanoseconds // 1000:06d}Z"
+
+
+def _caller() -> str:
+    frame = sys._getframe(2)  # noqa: SLF001 - what logging does too, without importing it
+    return f"{'/'.join(frame.f_code.co_filename.rsplit('/', 2)[-2:])}:{frame.f_lineno}"

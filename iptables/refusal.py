@@ -1,0 +1,65 @@
+"""What to tell the user when a tool refuses its input.
+
+Source: traffic-capture.md sections 6.6 and 8.3.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+#: Kernel modules by the words of a rule that need them.
+MODULES: Final = {
+    "-m owner": "xt_owner",
+    "-m multiport": "xt_multiport",
+    "-m conntrack": "xt_conntrack",
+    "-m mark": "xt_mark",
+    "-m connmark": "xt_connmark",
+    "-j REDIRECT": "xt_REDIRECT",
+    "-j TPROXY": "xt_TPROXY",
+    "-j MARK": "xt_mark",
+    "-j CONNMARK": "xt_connmark",
+    "-j CT": "xt_CT",
+}
+NOISE: Final = ("Try `", "Error occurred at line")
+#: Before the text itself: the tool's name and version, 'line 3 failed', 'line 42:'.
+PREFIX: Final = r"^(ip6?tables[\w-]*( v\S+ \(\w+\))?: *)*(line \d+( failed)?(: *|$))?"
+
+
+def refusal(tool: str, status: int, stderr: str, text: str, table_module: str) -> str:
+    """Return one line: the tool, the line it refused, its reason, and modules to look for.
+
+    Args:
+        tool: the program's name.
+        status: its exit status, negative if a signal ended it.
+        stderr: what it said.
+        text: what it was given.
+        table_module: module of a table with '{}' for its name, such as 'iptable_{}'.
+    """
+    lines = text.splitlines()
+    at = re.search(r"line:? (\d+)", stderr)
+    number = int(at[1]) if at and int(at[1]) <= len(lines) else 0
+    where = f" line {number}, '{lines[number - 1]}'" if number else " its input"
+    reason = f": {said}" if (said := summary(stderr)) else ""
+    hint = ", ".join(_modules(lines, number, table_module))
+    return (
+        f"{tool} refused{where}: exit status {status}{reason} "
+        f"(where the kernel is at fault, look for its modules {hint})"
+    )
+
+
+def summary(stderr: str) -> str:
+    """Return what a tool said as one line, without its name and its advice to read its help."""
+    lines = [line for line in stderr.splitlines() if not line.startswith(NOISE)]
+    said = [re.sub(PREFIX, "", line).strip() for line in lines]
+    return "; ".join(filter(None, said))
+
+
+def _modules(lines: Sequence[str], number: int, table_module: str) -> list[str]:
+    """Return the modules that a line needs; COMMIT stands for its table, 0 for everything."""
+    if number:
+        start = max((at for at in range(number) if lines[at].startswith("*")), default=0)
+        whole = lines[start:number]
+        lines = whole if whole[-1] == "COMMIT" else [whole[0], whole[-1]]
+    tables = [line.removeprefix("*").strip() for line in lines if line.startswith("*")]
+    needed = [module for words, module in MODULES.items() if any(words in line for line in lines)]
+    return list(dict.fromkeys([*map(table_module.format, tables), *needed]))

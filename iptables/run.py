@@ -1,0 +1,225 @@
+"""Makes the installed rules as planned: reads, decides, changes everything or nothing.
+
+What can run at once does, which is safe: families and variants keep separate rules, and the
+legacy tools are told to wait for their lock.
+
+Source: traffic-capture.md sections 8, 9 and 17.22.
+"""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from iptables import decide, installed
+from iptables.config import Actions, Variant
+from iptables.decide import Change, Decision, Plans, Store
+from iptables.errors import SystemRefusedError
+from iptables.host import Families
+from iptables.log import Log
+from iptables.netlink import Family
+from iptables.normal import Names
+from iptables.process import NOT_FOUND, Command, Result, run_all
+from iptables.refusal import refusal, summary
+from iptables.rules import Table
+
+FAMILIES: Final[tuple[Family, ...]] = (4, 6)
+VARIANTS: Final[tuple[Variant, ...]] = ("legacy", "nft")
+RESOURCE_PROBLEM: Final = 4  # the tools' exit status when a lock or the kernel is busy
+#: Seconds before each attempt at a change; only a busy kernel or lock is tried again.
+PAUSES: Final = (0.0, 0.05, 0.2)
+LOCK_SECONDS: Final = 30
+FIRST_WAITING: Final = (1, 6, 2)  # the release since which the legacy tools know --wait
+CAP_NET_ADMIN: Final = 12
+TABLE_MODULES: Final[Mapping[tuple[Variant, Family], str]] = {
+    ("legacy", 4): "iptable_{}",
+    ("legacy", 6): "ip6table_{}",
+}
+
+
+class RefusedError(SystemRefusedError):
+    """Tools refused a change, and all of it was undone; `trouble` says where that failed."""
+
+    def __init__(self, refused: Sequence[tuple[Change, str]], trouble: Sequence[str]) -> None:
+        super().__init__("; ".join([*(reason for _, reason in refused), *trouble]))
+        self.refused = refused  #: each change refused, and why
+        self.trouble = trouble
+
+
+def apply(plans: Plans, actions: Actions, families: Families, names: Names, log: Log) -> None:
+    """Install the plans of the captured families, or with `cleanup_only` remove all of ours.
+
+    Raises:
+        SystemRefusedError: no variant of the tools can do it.
+        CaptureError: rules of ours differ from the plan and are not to be replaced.
+    """
+    try:
+        decision = _apply(plans, actions, families, names, log)
+    except SystemRefusedError as error:
+        if lacks_net_admin():
+            raise SystemRefusedError(
+                "packet filter rules cannot be read or changed: the process needs CAP_NET_ADMIN"
+            ) from error
+        raise
+    stores = _read(decision.chosen) if decision.changes else decision.chosen
+    for store in stores:
+        log.write("info", f"Final iptables state (IPv{store.family}):\n{store.dump}")
+        if not actions.cleanup_only:
+            _verify(store, plans[store.family], names, log)
+
+
+def _apply(plans: Plans, actions: Actions, families: Families, names: Names, log: Log) -> Decision:
+    """Try one variant after the other until a change is accepted.
+
+    The change itself is the test of a variant: a probe proves little about every table, match
+    and target that the rules need. What a variant refuses is undone before the next is tried.
+
+    Source: traffic-capture.md section 8.1, which probes the nat table.
+    """
+    stores = read_stores(actions.forced_variant)
+    while True:
+        decision = decide.decide(plans, stores, actions, families, names)
+        for note in decision.notes:
+            log.write(note.level, note.text)
+        try:
+            commit(decision.changes, names, log)
+        except RefusedError as error:
+            stores = _without(stores, error)
+            log.write("warn", f"{error}; trying the other variant")
+        else:
+            return decision
+
+
+def _without(stores: Sequence[Store], error: RefusedError) -> list[Store]:
+    """Return the stores, unusable where they refused; raise where another one cannot help."""
+    holds_ours = any(not change.before.is_empty for change, _ in error.refused)
+    if holds_ours or error.trouble or lacks_net_admin():
+        raise error
+    reasons = {change.store: reason for change, reason in error.refused}
+    return [store._replace(problem=reasons.get(store, store.problem)) for store in stores]
+
+
+def _verify(store: Store, planned: Sequence[Table], names: Names, log: Log) -> None:
+    own = installed.find_own(installed.parse_saved(store.dump), planned, names)
+    for line in installed.differences(planned, own, names):
+        log.write("warn", f"read back, IPv{store.family}: {line}")
+
+
+def commit(changes: Sequence[Change], names: Names, log: Log) -> None:
+    """Make all changes, or none.
+
+    Raises:
+        RefusedError: a tool refused; what the others changed is undone.
+    """
+    for change in changes:
+        name = tool(change.store, "restore")
+        log.write(
+            "info", f"Running iptables restore with: {name} and the following input:\n{change.text}"
+        )
+    for pause in PAUSES:
+        time.sleep(pause)
+        results = run_all([_restore(change.store, change.text) for change in changes])
+        failed = [pair for pair in zip(changes, results, strict=True) if pair[1].status]
+        if not failed:
+            return
+        trouble = _undo(changes, names)
+        is_busy = all(result.status == RESOURCE_PROBLEM for _, result in failed)
+        if trouble or not is_busy or pause == PAUSES[-1]:
+            refused = [(each, _refusal(each.store, each.text, result)) for each, result in failed]
+            raise RefusedError(refused, trouble)
+
+
+def _undo(changes: Sequence[Change], names: Names) -> list[str]:
+    """Bring back what was there of ours; return what went wrong, one line each."""
+    trouble = []
+    back: list[tuple[Store, str]] = []
+    for change, store in zip(changes, _read([change.store for change in changes]), strict=True):
+        if store.problem:
+            trouble.append(f"its rules cannot be put back: {store.problem}")
+            continue
+        own = installed.find_own(installed.parse_saved(store.dump), change.planned, names)
+        if text := installed.put_back(own, change.before):
+            back.append((store, text))
+    for (store, text), result in zip(
+        back, run_all([_restore(*each) for each in back]), strict=True
+    ):
+        if result.status:
+            trouble.append(f"putting its rules back failed: {_refusal(store, text, result)}")
+    return trouble
+
+
+def read_stores(forced: Variant | None) -> list[Store]:
+    """Return what each variant of the tools has installed, of both families.
+
+    The tools without a variant in their name are asked only where no other can be used.
+
+    Source: traffic-capture.md section 8.1.
+    """
+    stores = _read([Store(family, variant) for family in FAMILIES for variant in VARIANTS])
+    usable = {store.family for store in stores if not store.problem}
+    if forced is None and len(usable) < len(FAMILIES):
+        plain = [Store(family, "plain") for family in FAMILIES if family not in usable]
+        stores += _knowing_lock(_read(plain))
+    return stores
+
+
+def _read(stores: Sequence[Store]) -> list[Store]:
+    """Return the stores with their dump, or the reason why there is none.
+
+    A dump that cannot be read is a problem and never an empty one: rules of ours may be there.
+    """
+    results = run_all([Command((tool(store, "save"),)) for store in stores])
+    found = []
+    for store, result in zip(stores, results, strict=True):
+        problem = f"{tool(store, 'save')}: {_reason(result)}" if result.status else ""
+        waits = store.waits or store.variant == "legacy"
+        found.append(store._replace(dump=result.out, problem=problem, waits=waits))
+    return found
+
+
+def _knowing_lock(stores: Sequence[Store]) -> list[Store]:
+    """Return stores of unnamed variant, knowing whether their tools take a lock.
+
+    Source: traffic-capture.md section 8.2.
+    """
+    found = []
+    results = run_all([Command((tool(store), "--version")) for store in stores])
+    for store, result in zip(stores, results, strict=True):
+        version = re.search(r"v(\d+)\.(\d+)\.(\d+)", result.out)
+        number = tuple(map(int, version.groups())) if version else (0,)
+        waits = number >= FIRST_WAITING and "nf_tables" not in result.out
+        found.append(store._replace(waits=waits))
+    return found
+
+
+def lacks_net_admin() -> bool:
+    """Return whether this process may not change packet filter rules."""
+    with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123 - pathlib is slow
+        (capabilities,) = (line.split()[1] for line in status if line.startswith("CapEff:"))
+    return not int(capabilities, 16) >> CAP_NET_ADMIN & 1
+
+
+def tool(store: Store, purpose: str = "") -> str:
+    """Return the name of a store's tool, such as 'ip6tables-nft-save'."""
+    base = "ip6tables" if store.family == 6 else "iptables"  # noqa: PLR2004 - IPv6
+    variant = "" if store.variant == "plain" else store.variant
+    return "-".join(filter(None, (base, variant, purpose)))
+
+
+def _restore(store: Store, text: str) -> Command:
+    wait = (f"--wait={LOCK_SECONDS}",) if store.waits else ()
+    return Command((tool(store, "restore"), "--noflush", *wait), text)
+
+
+def _refusal(store: Store, text: str, result: Result) -> str:
+    name = tool(store, "restore")
+    if result.status == NOT_FOUND:
+        return f"{name}: {_reason(result)}"
+    module = TABLE_MODULES.get((store.variant, store.family), "nft_compat")
+    return refusal(name, result.status, result.err, text, module)
+
+
+def _reason(result: Result) -> str:
+    if result.status == NOT_FOUND:
+        return result.err
+    return ": ".join(filter(None, (f"exit status {result.status}", summary(result.err))))
