@@ -76,6 +76,31 @@ PYTHON
   test -z "$(buildah run --isolation=chroot --user root "$container" -- find /root -name pip)"
 }
 
+# A pod of it: the root read-only, nothing but the volumes writable, the user without rights.
+run_pod() {
+  unshare --net --mount --pid --fork --kill-child -- bash -euo pipefail -c '
+    root=$1
+    python3 -c "
+import fcntl, socket, struct
+flags = struct.pack(\"16sh\", b\"lo\", 1)  # IFF_UP
+fcntl.ioctl(socket.socket(), 0x8914, flags)  # SIOCSIFFLAGS"
+    mount --bind "$root" "$root" && mount -o remount,bind,ro "$root"
+    mount --rbind /dev "$root/dev" && mount -t proc proc "$root/proc"
+    for volume in etc/istio/proxy var/lib/istio/data run/secrets; do
+      mount -t tmpfs -o uid=1337,gid=1337 tmpfs "$root/$volume"
+    done
+    inside() {
+      chroot --userspec=1337:1337 "$root" /usr/bin/env -i PATH="$PATH" POD_NAME=pod \
+        POD_NAMESPACE=default INSTANCE_IP=10.0.0.2 AGENT_LOCAL_XDS=builtin pilot-agent "$@"
+    }
+    inside proxy sidecar &
+    inside wait --timeoutSeconds=30
+    inside request GET ready
+    inside request --debug-port=15020 POST quitquitquit
+    wait $!
+  ' run_pod "$(buildah mount "$container")"
+}
+
 # Compressed bytes of each layer, as a node downloads them, beside the instruction that made it.
 sizes() {
   buildah push --quiet "$IMAGE" "oci:$scratch/image"
@@ -107,4 +132,5 @@ buildah build --isolation=chroot --layers --volume "$scratch/home:/root:ro" \
   --build-arg "BASE=$BASE" --tag "$IMAGE" "$@" .
 container=$(buildah from "$IMAGE")
 check
+run_pod
 sizes
