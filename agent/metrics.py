@@ -82,7 +82,7 @@ class Metrics:
         lines: list[str] = []
         for name in sorted(self._values):
             family = self._families.get(name, Family("counter", name))
-            lines.append(f"# HELP {PREFIX}{name} {family.help}")
+            lines.append(f"# HELP {PREFIX}{name} {_escape(family.help)}")
             lines.append(f"# TYPE {PREFIX}{name} {family.kind}")
             for labels, value in sorted(self._values[name].items()):
                 if family.kind == "histogram":
@@ -100,8 +100,7 @@ def _histogram_lines(
     seen = 0
     for bound, count in zip((*bounds, float("inf")), counts, strict=True):
         seen += count
-        edge = "+Inf" if bound == float("inf") else _number(bound)
-        text = _label_text((*labels, ("le", edge)))
+        text = _label_text((*labels, ("le", _number(bound))))
         lines.append(f"{PREFIX}{name}_bucket{text} {seen}")
     lines.append(f"{PREFIX}{name}_sum{_label_text(labels)} {_number(total)}")
     lines.append(f"{PREFIX}{name}_count{_label_text(labels)} {seen}")
@@ -111,12 +110,15 @@ def _histogram_lines(
 def _label_text(labels: Labels) -> str:
     if not labels:
         return ""
-    escaped = (
-        (key, value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n"))
-        for key, value in labels
-    )
-    return "{" + ",".join(f'{key}="{value}"' for key, value in escaped) + "}"
+    pairs = ((key, _escape(value).replace('"', r"\"")) for key, value in labels)
+    return "{" + ",".join(f'{key}="{value}"' for key, value in pairs) + "}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n")
 
 
 def _number(value: float) -> str:
+    if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 -- NaN
+        return {"inf": "+Inf", "-inf": "-Inf"}.get(str(value), "NaN")
     return str(int(value)) if value == int(value) else repr(value)

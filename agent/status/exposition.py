@@ -169,4 +169,4 @@ class Lines:
 
     def cut(self) -> bytes:
         """Return the rest of a source that failed: its last line only if it was finished."""
-        return strip_terminator(self._held) if self._held.endswith(b"\n") else b""
+        return self.end() if self._held.endswith(b"\n") else b""

@@ -4,8 +4,11 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from aiohttp import web
+
+from tests.fakes.control_plane import Authority
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -15,7 +18,7 @@ async def web_server(
     answer: Answer, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
 ) -> AsyncIterator[int]:
     """Serve every path with one function; yield the port."""
-    runner = web.ServerRunner(web.Server(answer), shutdown_timeout=0.1)
+    runner = web.ServerRunner(web.Server(answer, handler_cancellation=True), shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, host, 0, ssl_context=tls)
     await site.start()
@@ -24,6 +27,19 @@ async def web_server(
         yield address[1]
     finally:
         await runner.cleanup()
+
+
+def server_context(directory: Path, *alpn: str) -> ssl.SSLContext:
+    """Return the TLS context of a server whose certificate nobody knows."""
+    pair = Authority().issue("application")
+    certificate, key = directory / "certificate.pem", directory / "key.pem"
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    return context
 
 
 @dataclass
