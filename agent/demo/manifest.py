@@ -1,7 +1,8 @@
 """The pod that the demo runs, as values: what an injector and a kubelet make of a deployment.
 
 Arguments, environment, annotations and volumes are those of a deployment "hello" after injection
-with the default settings; fields such as the pod's address are filled in as the kubelet does.
+with the default settings of a dual-stack mesh; fields such as the pod's address are filled in as
+the kubelet does.
 
 Source: bootstrap.md section 1.10.
 """
@@ -53,6 +54,11 @@ LABELS: Final = {
 DEFAULT_ENVOY: Final = "/usr/local/bin/envoy"
 #: Set by the image.
 IMAGE_ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+#: The mesh's `proxyMetadata`: variables of both containers. Without this one, IPv6 of a pod that
+#: has IPv4 is not captured. Source: traffic-capture.md section 3.1.
+PROXY_METADATA: Final = {"ISTIO_DUAL_STACK": "true"}
+#: Of the init container.
+INIT_ENVIRONMENT: Final = {**IMAGE_ENVIRONMENT, **PROXY_METADATA}
 
 
 def environment(pod_ip: str, host_ip: str) -> dict[str, str]:
@@ -73,7 +79,7 @@ def environment(pod_ip: str, host_ip: str) -> dict[str, str]:
         "SERVICE_ACCOUNT": "default",
         "HOST_IP": host_ip,
         "ISTIO_CPU_LIMIT": "2",
-        "PROXY_CONFIG": "{}\n",
+        "PROXY_CONFIG": json.dumps({"proxyMetadata": PROXY_METADATA}) + "\n",
         "ISTIO_META_POD_PORTS": '[\n    {"name":"http","containerPort":8080}\n]',
         "ISTIO_META_APP_CONTAINERS": "hello",
         "GOMEMLIMIT": "1073741824",
@@ -84,6 +90,7 @@ def environment(pod_ip: str, host_ip: str) -> dict[str, str]:
         "ISTIO_META_OWNER": "kubernetes://apis/apps/v1/namespaces/default/deployments/hello",
         "ISTIO_META_MESH_ID": "cluster.local",
         "TRUST_DOMAIN": "cluster.local",
+        **PROXY_METADATA,
         "ISTIO_KUBE_APP_PROBERS": json.dumps(probers),
         "AGENT_LOCAL_XDS": "builtin",
     }

@@ -56,7 +56,7 @@ class RunningPod:
         done = self.inside.run(
             [*files.program(), *manifest.INIT_ARGS],
             credentials=ISTIO_INIT,
-            environ=manifest.IMAGE_ENVIRONMENT,
+            environ=manifest.INIT_ENVIRONMENT,
         )
         words = (done.stderr or done.stdout).strip().rpartition("\n")[2]
         return how_ended(done.returncode) + (f": {words}" if done.returncode else "")

@@ -1,6 +1,7 @@
 """A throw-away network namespace that tests run commands in."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from pyroute2 import IPRoute, netns
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = count()
+NSENTER = shutil.which("nsenter") or "nsenter"  # the command's own PATH may lack it
 
 
 class Namespace:
@@ -31,7 +33,7 @@ class Namespace:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command inside; `text` is its standard input, `wrapper` comes before it."""
         done = subprocess.run(
-            ["nsenter", f"--net={self.path}", *wrapper, *argv],
+            [NSENTER, f"--net={self.path}", *wrapper, *argv],
             input=text,
             capture_output=True,
             text=True,

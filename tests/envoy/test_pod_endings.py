@@ -1,0 +1,193 @@
+"""How a whole pod ends: asked to, told twice, killed, or never started."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.demo import files
+from agent.demo.addresses import CABLE, url
+from agent.demo.manifest import APPLICATION_PORT, READINESS_PATH
+from agent.demo.process import Output, first_gone
+from agent.demo.run import PYTHON, SERVER, RunningPod, pod
+from agent.demo.scenario import SLOW_PATH, START_UP
+from agent.demo.server import LISTENING
+
+pytestmark = [pytest.mark.root, pytest.mark.envoy, pytest.mark.slow]
+
+INSIDE = url(CABLE.pod_ipv4, APPLICATION_PORT)
+OUTSIDE = url(CABLE.node_ipv4, APPLICATION_PORT)
+READY = url(CABLE.pod_ipv4, 15021, READINESS_PATH)
+
+#: Asks again and again, each time on a new connection, until its standard input ends.
+LOAD = """
+import http.client, json, select, sys
+seen = []
+while not select.select([sys.stdin], [], [], 0)[0]:
+    connection = http.client.HTTPConnection(sys.argv[1], 8080, timeout=10)
+    try:
+        connection.request("GET", "/load")
+        response = connection.getresponse()
+        response.read()
+        seen.append([response.status, response.getheader("connection")])
+    except OSError as error:
+        seen.append([repr(error), None])
+    connection.close()
+print(json.dumps(seen))
+"""
+#: Asks twice on one connection, the second time when told to.
+KEPT = """
+import http.client, json, sys
+connection = http.client.HTTPConnection(sys.argv[1], 8080, timeout=10)
+for _ in range(2):
+    connection.request("GET", "/kept")
+    response = connection.getresponse()
+    response.read()
+    print(json.dumps([response.status, response.getheader("connection")]), flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def started() -> Iterator[RunningPod]:
+    """Yield a pod in which everything runs."""
+    with pod() as made:
+        for step in START_UP:
+            assert step.observe(made) == step.expected, made.log_text()
+        yield made
+
+
+def script(of: RunningPod, text: str) -> subprocess.Popen[bytes]:
+    """Start a client on the node."""
+    return of.node.spawn(
+        [*PYTHON, "-c", text, CABLE.pod_ipv4], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+
+
+def envoys(of: RunningPod) -> list[int]:
+    """Return the Envoys in the pod."""
+    pids = of.inside.processes()
+    return [pid for pid in pids if Path(f"/proc/{pid}/comm").read_text() == "envoy\n"]
+
+
+def wait_until_draining(of: RunningPod) -> None:
+    assert of.get_until("node", READY, lambda reply: reply.status != 200).status == 503
+
+
+def test_sigterm_loses_no_request() -> None:
+    with started() as made:
+        load, kept = script(made, LOAD), script(made, KEPT)
+        answers = Output(kept)
+        assert made.servers["application"].wait_for("GET /load", 10)
+        assert answers.wait_for("[200, null]", 10)
+        made.begin("in", "node", f"{INSIDE[:-1]}{SLOW_PATH}")
+        made.begin("out", "application", f"{OUTSIDE[:-1]}{SLOW_PATH}")
+
+        made.terminate()
+
+        wait_until_draining(made)
+        assert kept.stdin
+        kept.stdin.write(b"\n")
+        assert answers.wait_for('[200, "close"]', 10), answers.text
+        assert made.finish("in").status == 200
+        assert made.finish("out").status == 200
+        seen = json.loads(load.communicate(b"\n", timeout=10)[0])
+        assert {status for status, _ in seen} == {200}
+        assert seen[0] == [200, None]
+        assert seen[-1] == [200, "close"]
+        assert made.ended() == "exit 0"
+        assert envoys(made) == []
+
+
+def test_a_second_sigterm_ends_it_at_once() -> None:
+    with started() as made:
+        made.begin("in", "node", f"{INSIDE[:-1]}{SLOW_PATH}")
+        made.terminate()
+        wait_until_draining(made)
+
+        made.terminate()
+
+        assert made.ended() == "exit 0"
+        assert made.finish("in").status == 0  # had there been time, it would have been answered
+        assert envoys(made) == []
+
+
+def test_draining_first_makes_sigterm_quick() -> None:
+    with started() as made:
+        drained = made.inside.run(
+            [*files.program(), "request", "--debug-port=15020", "POST", "drain"],
+            environ=made.environ,
+        )
+        reply = made.get("node", INSIDE)
+        ready = made.get("node", READY)
+        made.begin("in", "node", f"{INSIDE[:-1]}{SLOW_PATH}")
+
+        made.terminate()
+
+        assert (drained.returncode, drained.stdout) == (0, "OK\n")
+        assert (reply.status, reply.connection, ready.status) == (200, "close", 200)
+        assert made.ended() == "exit 0"
+        assert made.finish("in").status == 0
+
+
+def test_no_envoy_outlives_a_killed_agent() -> None:
+    with started() as made:
+        (envoy,) = envoys(made)
+        assert made.agent
+
+        made.agent.kill()
+
+        assert first_gone([envoy], 10) == envoy
+
+
+def test_a_killed_envoy_gives_the_agent_its_exit_code_and_a_line() -> None:
+    with started() as made:
+        (envoy,) = envoys(made)
+
+        os.kill(envoy, signal.SIGKILL)
+
+        assert made.ended() == "exit 137"
+        assert "signal 9" in made.log_text()
+
+
+def refusal(of: RunningPod) -> str:
+    """Start the agent where it cannot run; return all that it says."""
+    of.start_agent()
+    assert of.ended() == "exit 255", of.log_text()
+    assert envoys(of) == []
+    assert list((of.root / "etc/istio/proxy").iterdir()) == []
+    return of.log_text()
+
+
+def test_a_missing_envoy_is_told_in_one_line() -> None:
+    with pod(envoy="/nowhere/envoy") as made:
+        said = refusal(made)
+
+    assert said.startswith("Error: Envoy binary '/nowhere/envoy': no such file")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("port", [15000, 15001, 15006, 15020, 15021])
+def test_a_port_that_is_taken_is_told_in_one_line(port: int) -> None:
+    with pod() as made:
+        owner = made.inside.spawn([*SERVER[:-1], str(port)], stdout=subprocess.PIPE)
+        assert Output(owner).wait_for(LISTENING, 10)
+        said = refusal(made)
+
+    assert said.startswith(f"Error: port {port} ")
+    assert said.count("\n") == 1
+
+
+def test_a_directory_that_cannot_be_written_is_told_in_one_line() -> None:
+    with pod() as made:
+        os.chown(made.root / "etc/istio/proxy", 0, 0)
+        said = refusal(made)
+
+    assert said.startswith("Error: etc/istio/proxy/")
+    assert "cannot be written by uid 1337" in said
+    assert said.count("\n") == 1

@@ -1,0 +1,157 @@
+"""The command `agent demo`, as a user runs it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+AGENT = [sys.executable, "-m", "agent", "demo"]
+
+
+@contextmanager
+def demo(*flags: str, temporary: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run the demo, with its directory under `temporary`."""
+    with subprocess.Popen(
+        [*AGENT, *flags],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        process_group=0,
+    ) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def read_until(running: subprocess.Popen[str], word: str) -> None:
+    """Read what the demo prints up to a line that begins with a word."""
+    assert running.stdout
+    lines = []
+    for line in running.stdout:
+        lines.append(line)
+        if line.startswith(word):
+            return
+    pytest.fail("".join(lines))
+
+
+def networks() -> set[str]:
+    """Return the network namespaces that processes of this machine live in."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/ns/net"):
+        try:
+            found.add(str(path.readlink()))
+        except OSError:
+            continue
+    return found
+
+
+def in_directory(directory: Path) -> list[str]:
+    """Return the processes that work below a directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            working = path.readlink()
+        except OSError:
+            continue
+        if working.is_relative_to(directory):
+            found.append(path.parent.name)
+    return found
+
+
+@pytest.mark.root
+@pytest.mark.envoy
+@pytest.mark.slow
+def test_the_demo_shows_what_it_promises_and_leaves_nothing(tmp_path: Path) -> None:
+    with demo(temporary=tmp_path) as running:
+        output, _ = running.communicate(timeout=60)
+
+    assert running.returncode == 0, output
+    assert output.splitlines()[-1].startswith("all as expected")
+    assert in_directory(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.root
+@pytest.mark.envoy
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("moment", ["step", "istio-proxy", "kubelet"])
+def test_a_signal_ends_it_at_any_moment(
+    tmp_path: Path, moment: str, number: signal.Signals, code: int
+) -> None:
+    with demo(temporary=tmp_path) as running:
+        read_until(running, moment)
+
+        running.send_signal(number)
+
+        assert running.wait(20) == code
+    assert in_directory(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.root
+@pytest.mark.envoy
+@pytest.mark.slow
+def test_what_a_killed_demo_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    with demo(temporary=tmp_path) as killed:
+        read_until(killed, "istio-proxy")
+        killed.kill()
+    (left,) = tmp_path.iterdir()
+
+    with demo(temporary=tmp_path) as running:
+        read_until(running, f"removing what an earlier demo left: {left}")
+        read_until(running, "step")
+        running.terminate()
+        assert running.wait(20) == 143
+
+    assert in_directory(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.root
+@pytest.mark.envoy
+@pytest.mark.slow
+def test_a_kept_pod_runs_until_ctrl_c_which_is_its_usual_end(tmp_path: Path) -> None:
+    with demo("--keep", temporary=tmp_path) as running:
+        read_until(running, "The pod keeps running")
+
+        assert in_directory(tmp_path)
+        running.send_signal(signal.SIGINT)
+
+        assert running.wait(20) == 0
+    assert in_directory(tmp_path) == []
+
+
+def test_without_its_capabilities_one_line_says_what_it_is_needed_for() -> None:
+    nobody = ["setpriv", "--bounding-set=-sys_admin"] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*nobody, *AGENT], capture_output=True, text=True, check=False, timeout=20
+    )
+
+    assert done.returncode == 255
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "needs root with CAP_NET_ADMIN and CAP_SYS_ADMIN" in done.stderr
+
+
+def test_a_flag_that_does_not_exist_is_refused_in_one_line() -> None:
+    done = subprocess.run([*AGENT, "--fast"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (255, "")
+    assert done.stderr == "Error: unknown flag --fast: --help lists the flags of this command\n"
+
+
+def test_the_help_is_complete() -> None:
+    done = subprocess.run([*AGENT, "--help"], capture_output=True, text=True, check=True)
+
+    assert "agent demo [flags]" in done.stdout
+    assert "--keep" in done.stdout
+    assert "Exit code: 0" in done.stdout

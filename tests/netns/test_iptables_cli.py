@@ -1,0 +1,387 @@
+"""The whole command on real tables, in namespaces of their own."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from iptables.cli import main
+from tests.netns.namespaces import Namespace, namespace
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+#: What the injector passes. Source: traffic-capture.md section 4.1.
+INJECTED = (
+    "-p", "15001", "-z", "15006", "-u", "1337", "-m", "REDIRECT", "-i", "*", "-x", "",
+    "-b", "*", "-d", "15090,15021,15020", "--log_output_level=default:info",
+)  # fmt: skip
+BOTH = (*INJECTED, "--dual-stack")
+LINES = 22  # chains and rules of the above, of each family
+TOOLS = ("iptables-legacy", "iptables-nft", "ip6tables-legacy", "ip6tables-nft")
+WITHOUT_NET_ADMIN = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin")
+
+
+@pytest.fixture
+def inside() -> Iterator[Namespace]:
+    with namespace("240.240.240.240/32", "2001:db8::7/128") as made:
+        yield made
+
+
+def capture(
+    inside: Namespace,
+    *argv: str,
+    status: int = 0,
+    wrapper: tuple[str, ...] = (),
+    path: str = "",
+    **environ: str,
+) -> CompletedProcess[str]:
+    """Run the command; its standard output is the log."""
+    environ |= {"PATH": path} if path else {}
+    done = inside.run(
+        sys.executable, "-m", "iptables", *argv, check=False, wrapper=wrapper, environ=environ
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+def dump(inside: Namespace, *tools: str) -> dict[str, list[str]]:
+    """Return what is installed, by tool: chains and rules, without empty tables and counters."""
+    found = {}
+    for tool in tools or TOOLS:
+        lines = inside.run(f"{tool}-save").stdout.splitlines()
+        found[tool] = [line for line in lines if line.startswith(("-A", ":ISTIO", ":FOREIGN"))]
+    return found
+
+
+def errors(done: CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stdout.splitlines() if "\terror\t" in line]
+
+
+def has_passthrough(inside: Namespace) -> bool:
+    found = inside.python("from iptables import client; print(client.interface_addresses())")
+    return "'::6'" in found
+
+
+@pytest.mark.parametrize("variant", ["nft", "legacy"])
+def test_both_families_are_captured_once_and_cleaned_up(inside: Namespace, variant: str) -> None:
+    forced = f"--force-iptables-binary={variant}"
+
+    capture(inside, *BOTH, forced)
+    first = dump(inside)
+    again = capture(inside, *BOTH, forced)
+
+    assert len(first[f"iptables-{variant}"]) == len(first[f"ip6tables-{variant}"]) == LINES
+    assert dump(inside) == first
+    assert has_passthrough(inside)
+    assert "reconciliation not needed" in again.stdout
+    assert "Running iptables restore" not in again.stdout
+    capture(inside, *BOTH, forced, "--cleanup-only")
+    assert not any(dump(inside).values())
+    assert not has_passthrough(inside)
+
+
+def test_the_same_variant_is_chosen_on_every_run(inside: Namespace) -> None:
+    capture(inside, *BOTH)
+    first = dump(inside)
+    inside.run("iptables-legacy", "-t", "nat", "-L")  # makes an empty table, which is no use of it
+    inside.run("iptables-legacy", "-A", "INPUT", "-j", "ACCEPT")
+
+    capture(inside, *BOTH)
+
+    assert dump(inside, "iptables-nft", "ip6tables-nft") == {
+        tool: first[tool] for tool in ("iptables-nft", "ip6tables-nft")
+    }
+    assert dump(inside, "iptables-legacy") == {"iptables-legacy": ["-A INPUT -j ACCEPT"]}
+
+
+def test_legacy_in_use_is_used(inside: Namespace) -> None:
+    inside.run("iptables-legacy", "-A", "INPUT", "-j", "ACCEPT")
+
+    capture(inside, *INJECTED)
+
+    assert len(dump(inside)["iptables-legacy"]) == LINES + 1
+
+
+def test_rules_move_to_a_forced_variant_when_reconciled(inside: Namespace) -> None:
+    capture(inside, *INJECTED, "--force-iptables-binary=legacy")
+    before = dump(inside)
+
+    done = capture(inside, *INJECTED, "--force-iptables-binary=nft", status=1)
+
+    assert "iptables-legacy has rules of ours too" in errors(done)[0]
+    assert dump(inside) == before
+    capture(inside, *INJECTED, "--force-iptables-binary=nft", "--reconcile")
+    after = dump(inside)
+    assert not after["iptables-legacy"]
+    assert len(after["iptables-nft"]) == LINES
+
+
+@pytest.mark.parametrize("variant", ["nft", "legacy"])
+def test_drift_is_refused_then_reconciled(inside: Namespace, variant: str) -> None:
+    forced = f"--force-iptables-binary={variant}"
+    tool = f"iptables-{variant}"
+    capture(inside, *INJECTED, forced)
+    fresh = dump(inside)
+    inside.run(tool, "-t", "nat", "-I", "OUTPUT", "1", "-p", "udp", "-j", "RETURN")
+    assert "not needed" in capture(inside, *INJECTED, forced).stdout  # a foreign rule is no drift
+    inside.run(tool, "-t", "nat", "-A", "ISTIO_INBOUND", "-j", "RETURN")
+    inside.run(tool, "-t", "nat", "-D", "ISTIO_OUTPUT", "1")
+    inside.run(
+        tool, "-t", "nat", "-A", "ISTIO_OUTPUT", "-s", "127.0.0.6", "-o", "lo", "-j", "RETURN"
+    )
+    drifted = dump(inside)
+
+    done = capture(inside, *INJECTED, forced, status=1)
+
+    (error,) = errors(done)
+    assert "nat ISTIO_INBOUND rule 6: expected nothing, found '-j RETURN'" in error
+    assert "nat ISTIO_OUTPUT rule 1" in error
+    assert dump(inside) == drifted
+    capture(inside, *INJECTED, forced, "--reconcile")
+    inside.run(tool, "-t", "nat", "-D", "OUTPUT", "-p", "udp", "-j", "RETURN")
+    assert dump(inside) == fresh
+
+
+def test_forcing_installs_anew(inside: Namespace) -> None:
+    capture(inside, *BOTH)
+    first = dump(inside)
+
+    done = capture(inside, *BOTH, "--force-apply")
+
+    assert "Running iptables restore" in done.stdout
+    assert dump(inside) == first
+
+
+def test_another_configuration_replaces_all_of_the_first(inside: Namespace) -> None:
+    first = ("--redirect-dns", "--capture-all-dns", "--drop-invalid", "-k", "eth1")
+    capture(inside, *BOTH, *first)
+
+    capture(inside, *BOTH, "--reconcile")
+
+    reconciled = dump(inside)
+    capture(inside, *BOTH, "--cleanup-only")
+    assert "-i eth1 -j RETURN" in str(dump(inside))  # nobody can tell any more whose it is
+    assert "ISTIO_DROP" not in str(reconciled)
+    assert "CT --zone" not in str(reconciled)
+
+
+@pytest.mark.parametrize("argv", [BOTH, (*BOTH, "--reconcile")])
+def test_a_failing_ipv6_leaves_ipv4_as_it_was(
+    inside: Namespace, argv: tuple[str, ...], tmp_path: Path
+) -> None:
+    for tool in ("ip6tables-nft-restore", "ip6tables-legacy-restore"):
+        (tmp_path / tool).write_text("#!/bin/sh\necho 'RULE_APPEND failed' >&2\nexit 1\n")
+        (tmp_path / tool).chmod(0o755)
+    inside.run("iptables-nft", "-t", "nat", "-A", "OUTPUT", "-p", "udp", "-j", "RETURN")
+    if "--reconcile" in argv:
+        capture(inside, *INJECTED, "-b", "80", "-o", "22")
+        inside.run("iptables-nft", "-t", "nat", "-I", "OUTPUT", "-p", "icmp", "-j", "RETURN")
+    before = dump(inside)
+
+    done = capture(inside, *argv, status=1, path=f"{tmp_path}:{os.environ['PATH']}")
+
+    (error,) = errors(done)
+    assert "ip6tables-nft-restore refused its input: exit status 1: RULE_APPEND failed" in error
+    assert dump(inside) == before
+    assert not has_passthrough(inside)
+
+
+def test_ipv6_that_is_not_captured_is_not_touched(inside: Namespace) -> None:
+    inside.run("ip6tables-nft", "-t", "nat", "-N", "ISTIO_OLD")
+
+    capture(inside, *INJECTED)
+    before = dump(inside)
+    again = capture(inside, *INJECTED)
+
+    assert "IPv6 is not captured, but iptables-nft has rules of ours" in again.stdout
+    assert "IPv6 traffic of 2001:db8::7 bypasses Envoy" in again.stdout
+    assert dump(inside) == before
+    assert before["ip6tables-nft"] == [":ISTIO_OLD - [0:0]"]
+
+
+def test_other_tables_do_not_disturb(inside: Namespace) -> None:
+    inside.run("iptables-legacy", "-t", "security", "-A", "INPUT", "-j", "RETURN")
+
+    capture(inside, *INJECTED, "--force-iptables-binary=legacy")
+    capture(inside, *INJECTED, "--force-iptables-binary=legacy")
+
+    assert "-A INPUT -j RETURN" in dump(inside)["iptables-legacy"]
+
+
+def test_cleaning_up_where_nothing_is_installed_is_fine(inside: Namespace) -> None:
+    capture(inside, "--cleanup-only")
+
+
+@pytest.mark.parametrize("argv", [BOTH, INJECTED, (*INJECTED, "--cleanup-only")])
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_without_net_admin_one_line_says_so_and_nothing_changes(
+    inside: Namespace, argv: tuple[str, ...], *, is_installed: bool
+) -> None:
+    if is_installed:
+        capture(inside, *INJECTED)
+    before = dump(inside)
+
+    done = capture(inside, *argv, status=1, wrapper=WITHOUT_NET_ADMIN)
+
+    (error,) = errors(done)
+    assert "CAP_NET_ADMIN" in error
+    assert dump(inside) == before
+
+
+def test_missing_tools_are_named(inside: Namespace, tmp_path: Path) -> None:
+    done = capture(inside, *INJECTED, status=1, path=str(tmp_path))
+
+    (error,) = errors(done)
+    for tool in ("iptables-legacy-save", "iptables-nft-save", "iptables-save"):
+        assert f" {tool}: not found in PATH" in error
+
+
+READ_ONLY = ("unshare", "--mount", "sh", "-c", 'mount -o remount,ro,bind / && exec "$@"', "sh")
+
+
+def test_a_read_only_file_system_is_enough_for_nft(inside: Namespace) -> None:
+    capture(inside, *BOTH, wrapper=READ_ONLY)
+
+    assert len(dump(inside)["ip6tables-nft"]) == LINES
+
+
+def test_a_user_or_group_that_does_not_exist_is_named(inside: Namespace) -> None:
+    done = capture(inside, "-u", "nosuchuser", status=1, ISTIO_OUTBOUND_OWNER_GROUPS="root,nogr")
+
+    assert [line.rpartition("\t")[2] for line in errors(done)] == [
+        "there is no group 'nogr' here",
+        "there is no group 'nosuchuser' here",
+        "there is no user 'nosuchuser' here",
+    ]
+    assert not any(dump(inside).values())
+
+
+def test_rules_with_names_are_recognised(inside: Namespace) -> None:
+    argv = ("-u", "root,nobody", "-g", "root")
+
+    capture(inside, *argv, ISTIO_OUTBOUND_OWNER_GROUPS="root,nogroup")
+    again = capture(inside, *argv, ISTIO_OUTBOUND_OWNER_GROUPS="root,nogroup")
+
+    assert "reconciliation not needed" in again.stdout
+
+
+def test_a_dry_run_prints_reasons_and_changes_nothing(inside: Namespace, tmp_path: Path) -> None:
+    transcript = tmp_path / "transcript"
+    transcript.write_text("x" * 10_000)
+
+    done = capture(
+        inside, *BOTH, "--dry-run", "--log_target=stderr", path=str(tmp_path),
+        DRY_RUN_FILE_PATH=str(transcript),
+    )  # fmt: skip
+
+    assert not any(dump(inside).values())
+    assert not has_passthrough(inside)
+    golden = Path(__file__).parents[1] / "golden" / "iptables"
+    v4, v6 = (golden / f"injected-ipv6.ipv{family}" for family in (4, 6))
+    plain = [line for line in done.stdout.splitlines() if not line.startswith("#")]
+    assert plain == [*v4.read_text().splitlines(), *v6.read_text().splitlines()]
+    assert "# IPv6: input of ip6tables-restore --noflush\n* nat\n" in done.stdout
+    assert "# every other destination is captured\n-A ISTIO_OUTPUT -j ISTIO_REDIRECT" in done.stdout
+    saves = "iptables-save\nip6tables-save\n"
+    assert transcript.read_text() == f"{saves}{v4.read_text()}{v6.read_text()}{saves}"
+    inside.run("iptables-nft-restore", "--noflush", text=done.stdout.partition("# IPv6")[0])
+    assert "reconciliation not needed" in capture(inside, *INJECTED).stdout
+
+
+def test_a_dry_run_of_a_cleanup_prints_what_removes_this_configuration(inside: Namespace) -> None:
+    done = capture(
+        inside, *INJECTED, "-c", "eth9", "--dry-run", "--cleanup-only", "--log_target=stderr"
+    )
+
+    capture(inside, *INJECTED, "-c", "eth9")
+    inside.run("iptables-nft-restore", "--noflush", text=done.stdout)
+    assert not any(dump(inside).values())
+
+
+def test_tproxy_is_only_shown_and_cleaned_up_so_far(inside: Namespace) -> None:
+    tproxy = ("-m", "TPROXY", "-b", "*", "-u", "1337")
+    shown = capture(inside, *tproxy, "--dry-run", "--log_target=stderr").stdout
+    inside.run("iptables-nft-restore", "--noflush", text=shown)
+
+    done = capture(inside, *tproxy, status=1)
+
+    assert "not supported yet" in errors(done)[0]
+    capture(inside, *INJECTED, "--reconcile")
+    assert "MARK" not in str(dump(inside))
+    capture(inside, "--cleanup-only")
+    assert not any(dump(inside).values())
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        (("--native-nftables",), "--native-nftables is not supported yet"),
+        (("--run-validation",), "--run-validation is not supported yet"),
+        (("--cni-mode",), "--cni-mode is not supported yet"),
+        (("--network-namespace=/x",), "--network-namespace is not supported yet"),
+        (("-m", "tproxy"), "expected REDIRECT, TPROXY or NONE"),
+        (("-b", "80x"), "--istio-inbound-ports item '80x': expected a port"),
+        (("-c", "eth0 -j ACCEPT"), "--istio-exclude-interfaces item 'eth0 -j ACCEPT'"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_runs(
+    inside: Namespace, argv: tuple[str, ...], named: str
+) -> None:
+    done = capture(inside, *argv, status=1)
+
+    assert named in errors(done)[0]
+    assert not any(dump(inside).values())
+
+
+@pytest.mark.parametrize("argv", [("-m", "NONE"), ("--skip-rule-apply",), ("--help",)])
+def test_nothing_may_be_asked_for(inside: Namespace, argv: tuple[str, ...], tmp_path: Path) -> None:
+    capture(inside, *argv, path=str(tmp_path))
+
+
+def test_a_namespace_without_an_address_is_refused() -> None:
+    with namespace() as bare:
+        done = capture(bare, *INJECTED, status=1)
+
+    assert "no valid local IP address found" in errors(done)[0]
+
+
+def test_an_ipv6_only_namespace_needs_no_flag() -> None:
+    with namespace("2001:db8::7/128") as made:
+        capture(made, *INJECTED)
+        capture(made, *INJECTED)
+
+        assert len(dump(made)["ip6tables-nft"]) == len(dump(made)["iptables-nft"]) == LINES
+
+
+def test_the_log_can_be_json_in_a_file_with_callers(inside: Namespace, tmp_path: Path) -> None:
+    target = tmp_path / "log"
+
+    done = capture(
+        inside, "-m", "NONE", "--log_as_json", f"--log_target={target}", "--log_caller=all"
+    )
+
+    assert done.stdout == ""
+    assert '"level":"info","time":"20' in target.read_text()
+    assert '"caller":"iptables/cli.py:' in target.read_text()
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["--iptables-trace-logging"], "unknown flag --iptables-trace-logging"),
+        (["--log_output_level=loud"], "--log_output_level item 'loud'"),
+        (["--log_target=/no/such/directory/x"], "--log_target='/no/such/directory/x'"),
+        (["--probe-timeout=5"], "--probe-timeout='5': expected a duration"),
+    ],
+)
+def test_a_command_line_that_is_not_understood_ends_with_255(
+    argv: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv, {}) == 255
+
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"Error: {text}")
+    assert f"\terror\t{text}" in captured.out
