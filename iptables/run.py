@@ -77,6 +77,9 @@ def _apply(plans: Plans, actions: Actions, families: Families, names: Names, log
     Source: traffic-capture.md section 8.1, which probes the nat table.
     """
     stores = read_stores(actions.forced_variant)
+    if any(store.problem for store in stores) and lacks_net_admin():
+        # The legacy tools read nothing and say so to nobody: that must not count as clean.
+        raise SystemRefusedError("; ".join(filter(None, (store.problem for store in stores))))
     while True:
         decision = decide.decide(plans, stores, actions, families, names)
         for note in decision.notes:

@@ -248,6 +248,16 @@ def test_a_read_only_file_system_is_enough_for_nft(inside: Namespace) -> None:
     assert len(dump(inside)["ip6tables-nft"]) == LINES
 
 
+LOCKLESS = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro none /run && exec "$@"', "sh")
+
+
+def test_the_lock_that_legacy_tools_cannot_take_is_named(inside: Namespace) -> None:
+    done = capture(inside, *INJECTED, "--force-iptables-binary=legacy", status=1, wrapper=LOCKLESS)
+
+    assert "can't open lock file /run/xtables.lock: Read-only file system" in errors(done)[0]
+    assert not any(dump(inside).values())
+
+
 def test_a_user_or_group_that_does_not_exist_is_named(inside: Namespace) -> None:
     done = capture(inside, "-u", "nosuchuser", status=1, ISTIO_OUTBOUND_OWNER_GROUPS="root,nogr")
 
