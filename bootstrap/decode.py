@@ -79,7 +79,7 @@ def mapping(member: Field) -> Field:
         return {
             key: decoded
             for key, item in value.items()
-            if (decoded := member.decode(item, f"{path}.{key}", problems)) is not INVALID
+            if (decoded := member.decode(item, _below(path, key), problems)) is not INVALID
         }
 
     return Field(decode, {})
@@ -202,6 +202,11 @@ def _refuse(value: object, path: str, problems: list[str], expected: str) -> obj
         shown = f"{shown[:LONGEST_SHOWN]}..."
     problems.append(f"{path}={shown}: expected {expected}")
     return INVALID
+
+
+def _below(path: str, key: str) -> str:
+    """Return the path of a key that users chose; it may hold line breaks."""
+    return f"{path}.{key}" if key.isprintable() else f"{path}[{key!r}]"
 
 
 def _camel_case(name: str) -> str:

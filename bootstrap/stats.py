@@ -5,7 +5,6 @@ refuse is left out here, with a warning. Source: bootstrap.md section 5.7.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
@@ -57,6 +56,8 @@ TAGS_AFTER: Final = (
     ("authz_dry_run_action", r"(\.istio_dry_run_(allow|deny)_)"),
     ("authz_dry_run_result", r"(\.shadow_(allowed|denied))"),
 )
+#: Of regular expressions: an extra tag's name stands in one, and Envoy refuses a broken one.
+META_CHARACTERS: Final = frozenset("()[]{}*+?|^$\\")
 #: The agent's readiness depends on these prefixes.
 PREFIXES: Final = ("cluster_manager", "listener_manager", "server", "cluster.xds-grpc", "wasm")
 SUFFIXES: Final = ("rbac.allowed", "rbac.denied", "shadow_allowed", "shadow_denied")
@@ -156,13 +157,10 @@ def _expanded(patterns: Iterable[str], addresses: Sequence[str]) -> Iterable[str
 def _stats_tags(extra: Iterable[str], warnings: list[str]) -> list[Document]:
     named: list[tuple[str, str]] = []
     for tag in dict.fromkeys(filter(None, extra)):
-        regex = rf"({tag}=\.=(.*?);\.;)"
-        try:
-            re.compile(regex)
-        except re.error:
-            warnings.append(f"extra statistics tag {tag!r}: expected a name; it is ignored")
+        if META_CHARACTERS.isdisjoint(tag):
+            named.append((tag, rf"({tag}=\.=(.*?);\.;)"))
         else:
-            named.append((tag, regex))
+            warnings.append(f"extra statistics tag {tag!r}: expected a plain name; it is ignored")
     return [
         {"tag_name": name, "regex": regex} for name, regex in (*TAGS_BEFORE, *named, *TAGS_AFTER)
     ]

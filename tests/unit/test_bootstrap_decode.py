@@ -106,6 +106,7 @@ def test_values_take_their_canonical_form(field: Field, value: object, decoded: 
         (repeated(STRING), "x", "f='x': expected a list"),
         (repeated(STRING), ["a", 1], "f[1]=1: expected text; put it in quotes"),
         (mapping(STRING), [], "f=<list>: expected an object"),
+        (mapping(STRING), {"a\n": 1}, "f['a\\n']=1: expected text; put it in quotes"),
         (mapping(STRING), {"a": 1}, "f.a=1: expected text; put it in quotes"),
     ],
 )

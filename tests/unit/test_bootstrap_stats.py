@@ -105,7 +105,7 @@ def test_a_tag_that_breaks_its_pattern_is_left_out() -> None:
 
     assert "b" in stats.tags()
     assert "a(" not in stats.tags()
-    assert stats.warnings == ["extra statistics tag 'a(': expected a name; it is ignored"]
+    assert stats.warnings == ["extra statistics tag 'a(': expected a plain name; it is ignored"]
 
 
 @pytest.mark.parametrize(
