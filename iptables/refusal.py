@@ -26,7 +26,7 @@ PREFIX: Final = r"^(ip6?tables[\w-]*( v\S+ \(\w+\))?: *)*(line \d+( failed)?(: *
 
 
 def refusal(tool: str, status: int, stderr: str, text: str, table_module: str) -> str:
-    """Return one line: the tool, the line it refused, its reason, and modules to look for.
+    """Return one line: the tool, the line it refused, its reason, and the modules it needs.
 
     Args:
         tool: the program's name.
@@ -40,11 +40,10 @@ def refusal(tool: str, status: int, stderr: str, text: str, table_module: str) -
     number = int(at[1]) if at and int(at[1]) <= len(lines) else 0
     where = f" line {number}, '{lines[number - 1]}'" if number else " its input"
     reason = f": {said}" if (said := summary(stderr)) else ""
-    hint = ", ".join(_modules(lines, number, table_module))
-    return (
-        f"{tool} refused{where}: exit status {status}{reason} "
-        f"(where the kernel is at fault, look for its modules {hint})"
-    )
+    line = f"{tool} refused{where}: exit status {status}{reason}"
+    if reason and not number:
+        return line  # not a matter of a rule: permission, the lock
+    return f"{line} (kernel modules it needs: {', '.join(_modules(lines, number, table_module))})"
 
 
 def summary(stderr: str) -> str:

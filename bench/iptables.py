@@ -1,0 +1,108 @@
+"""Whole-process time and memory of `istio-iptables`, which every pod's start waits for.
+
+Method: in a network namespace of its own with an address of each family, `agent istio-iptables`
+with the injector's arguments and both families is run on the nft tools: on clean tables, again with
+nothing to do, and to clean up, 30 rounds. Wall time is from spawn to reaped exit; CPU is user and
+system time of the process and the tools it ran (wait4). The kernel alone takes some milliseconds to
+commit, and more to delete, so both restores are also timed by themselves. Memory is VmHWM of the
+process, without its tools. Targets: performance.md, last table.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from pyroute2 import IPRoute
+from shared.pod import AGENT, compile_sources, enter_namespace
+
+RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+INJECTED = (
+    "istio-iptables", "-p", "15001", "-z", "15006", "-u", "1337", "-m", "REDIRECT", "-i", "*",
+    "-x", "", "-b", "*", "-d", "15090,15021,15020", "--log_output_level=default:info",
+    "--dual-stack", "--force-iptables-binary=nft",
+)  # fmt: skip
+CLEANUP = (*INJECTED, "--cleanup-only")
+DRY_RUN = (*INJECTED, "--dry-run", "--log_output_level=none")
+MEMORY = """
+import sys
+from agent.__main__ import main
+code = main(["agent", *sys.argv[1:]])
+lines = open("/proc/self/status").readlines()
+print(*(line.split()[1] for line in lines if line.startswith("VmHWM")), file=sys.stderr)
+sys.exit(code)
+"""
+QUIET = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+
+
+def milliseconds(argv: Sequence[str]) -> tuple[float, float]:
+    """Return wall and CPU time of a program that must succeed, its children included."""
+    started = time.perf_counter()
+    pid = os.posix_spawnp(argv[0], list(argv), os.environ, file_actions=QUIET)
+    _, status, usage = os.wait4(pid, 0)
+    wall = time.perf_counter() - started
+    if status:
+        raise ChildProcessError(f"{argv}: wait status {status}")
+    return wall * 1000, (usage.ru_utime + usage.ru_stime) * 1000
+
+
+def peak_megabytes(argv: Sequence[str]) -> float:
+    command = [sys.executable, "-c", MEMORY, *argv]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stderr.split()[-1]) * 1024 / 1e6
+
+
+def restores(dry_run: str) -> list[float]:
+    """Return the time of both restores at once, without any of ours."""
+    ipv4, _, ipv6 = dry_run.partition("# IPv6")
+    texts = {"iptables-nft-restore": ipv4, "ip6tables-nft-restore": f"# {ipv6}"}
+    taken = []
+    for _ in range(RUNS):
+        started = time.perf_counter()
+        running = [
+            (text, subprocess.Popen([tool, "--noflush"], stdin=subprocess.PIPE, text=True))
+            for tool, text in texts.items()
+        ]
+        for text, process in running:
+            process.communicate(text)
+        taken.append((time.perf_counter() - started) * 1000)
+        if any(process.returncode for _, process in running):
+            raise ChildProcessError("a restore failed")
+        milliseconds([AGENT, *CLEANUP])
+    return taken
+
+
+def show(name: str, walls: Sequence[float], cpus: Sequence[float] = ()) -> None:
+    line = f"{name:28} wall median {statistics.median(walls):5.1f} ms  max {max(walls):5.1f}"
+    print(line + (f"   CPU median {statistics.median(cpus):5.1f} ms" if cpus else ""))
+
+
+def main() -> None:
+    enter_namespace()
+    compile_sources()
+    with IPRoute() as kernel:
+        kernel.addr("add", index=1, address="2001:db8::2", prefixlen=128)
+    programs = {
+        "install, both families": [AGENT, *INJECTED],
+        "again, nothing to do": [AGENT, *INJECTED],
+        "clean up": [AGENT, *CLEANUP],
+        "python -c pass": [sys.executable, "-c", "pass"],
+    }
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
+    for argv in programs.values():
+        milliseconds(argv)  # page cache
+    for _ in range(RUNS):
+        for name, argv in programs.items():
+            taken[name].append(milliseconds(argv))
+    for name, times in taken.items():
+        walls, cpus = zip(*times, strict=True)
+        show(name, walls, cpus)
+    dry_run = subprocess.run([AGENT, *DRY_RUN], capture_output=True, text=True, check=True)
+    show("of it the two restores", restores(dry_run.stdout))
+    print(f"{'peak memory (VmHWM)':28} {peak_megabytes(INJECTED):.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
