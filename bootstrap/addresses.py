@@ -95,7 +95,8 @@ def is_reachable(address: str) -> bool:
 def split_host_port(text: str) -> tuple[str, int]:
     """Return host (an IPv6 address without its brackets) and port of 'host:port'.
 
-    Errors: ValueError that says what was expected.
+    Raises:
+        ValueError: the message says what was expected.
     """
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):

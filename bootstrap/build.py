@@ -87,7 +87,8 @@ class BootstrapInputs(NamedTuple):
 def build_bootstrap(inputs: BootstrapInputs) -> tuple[str, list[str]]:
     """Return the bootstrap as canonical JSON (sorted keys, compact), and warnings.
 
-    Errors: BootstrapError where Envoy could not be configured as asked.
+    Raises:
+        BootstrapError: Envoy cannot be configured as asked.
     """
     warnings: list[str] = []
     config, node, options = inputs.config, inputs.node, inputs.options

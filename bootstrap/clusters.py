@@ -71,7 +71,8 @@ def unix_grpc(name: str, path: str, **members: object) -> Document:
 def sds(socket_file: str) -> Document:
     """Return the cluster that serves this workload's identity.
 
-    Errors: BootstrapError unless the file is a bare name (bootstrap.md section 1.9).
+    Raises:
+        BootstrapError: the file is no bare name (bootstrap.md section 1.9).
     """
     if not socket_file or "/" in socket_file or socket_file in (".", ".."):
         problem = f"WORKLOAD_IDENTITY_SOCKET_FILE={socket_file!r}: expected a bare file name"

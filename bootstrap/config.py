@@ -101,7 +101,8 @@ class Sources(NamedTuple):
 def resolve_proxy_config(sources: Sources) -> tuple[ProxyConfig, list[str]]:
     """Return the effective configuration, and warnings.
 
-    Errors: BootstrapError with every problem: its source, the value and what was expected.
+    Raises:
+        BootstrapError: with every problem: its source, the value and what was expected.
     """
     warnings: list[str] = []
     document = _merged(sources, warnings)

@@ -17,7 +17,8 @@ YAML_TROUBLE: Final = (ValueError, LookupError, AttributeError, TypeError, Recur
 def parse(text: str) -> object:
     """Return the data of a JSON or YAML document, None for one without content.
 
-    Errors: ValueError with the first trouble and its place; the text itself is not repeated.
+    Raises:
+        ValueError: with the first trouble and its place; the text itself is not repeated.
     """
     if text.lstrip().startswith("{"):
         try:
@@ -31,7 +32,8 @@ def parse(text: str) -> object:
 def canonical_json(document: Mapping[str, object], *, indent: int | None = None) -> str:
     """Return the document as JSON with sorted keys.
 
-    Errors: BootstrapError for metadata nested beyond what JSON readers take.
+    Raises:
+        BootstrapError: the document is nested beyond what JSON readers take.
     """
     separators = (",", ":") if indent is None else (",", ": ")
     try:
@@ -52,7 +54,8 @@ def canonical_json(document: Mapping[str, object], *, indent: int | None = None)
 def parse_object(text: str) -> dict[str, object]:
     """Return the members of a JSON object that can be written as JSON again.
 
-    Errors: ValueError; Python would read NaN and 1e999, and then write what nobody reads.
+    Raises:
+        ValueError: it is none; nor are NaN and 1e999, which Python would read and write.
     """
     try:
         parsed = json.loads(text)
@@ -67,7 +70,8 @@ def parse_object(text: str) -> dict[str, object]:
 def parse_yaml(text: str) -> object:
     """Return the data of a YAML document with every mapping's keys as text.
 
-    Errors: as for `parse`.
+    Raises:
+        ValueError: as for `parse`.
     """
     import yaml  # noqa: PLC0415 - 7 ms and a megabyte that most pods need not spend
 

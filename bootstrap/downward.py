@@ -48,7 +48,8 @@ def parse_downward(text: str, *, name: str = "pod information") -> tuple[dict[st
 def unquote(quoted: str) -> str:
     """Return the text of a Go string literal in double quotes.
 
-    Errors: ValueError.
+    Raises:
+        ValueError: it is none.
     """
     inner = quoted[1:-1]
     if len(quoted) < len('""') or quoted[0] != '"' or quoted[-1] != '"':

@@ -26,7 +26,8 @@ EXPECTED: Final = "a duration such as '5s' or '300ms'"
 def parse_duration(text: str) -> int:
     """Return the nanoseconds of a Go duration such as '45s', '1m30s' or '0'.
 
-    Errors: ValueError that says what was expected.
+    Raises:
+        ValueError: the message says what was expected.
     """
     rest = text[1:] if text.startswith(("+", "-")) else text
     if rest == "0":

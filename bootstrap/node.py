@@ -151,7 +151,8 @@ def excluded_interfaces(
 def build_node(inputs: NodeInputs) -> tuple[Node, list[str]]:
     """Return the node, and warnings about what was left out or kept as it is.
 
-    Errors: BootstrapError where the control plane's address is unusable.
+    Raises:
+        BootstrapError: the control plane's address is unusable.
     """
     warnings: list[str] = []
     options, _ = read_options(inputs.environ)  # whoever uses the options reports their warnings

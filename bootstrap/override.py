@@ -15,7 +15,8 @@ def override_json(text: str, host_ip: str) -> str:
         text: the file's, in YAML: documented overrides are fragments without braces.
         host_ip: replaces `$(HOST_IP)`, an IPv6 address in brackets but never in two pairs.
 
-    Errors: ValueError; Envoy then starts without the override.
+    Raises:
+        ValueError: it is unusable; Envoy then starts without it.
     """
     shown = f"[{host_ip}]" if ":" in host_ip else host_ip
     bracketed = shown if ":" in host_ip else f"[{host_ip}]"

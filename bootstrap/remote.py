@@ -74,7 +74,8 @@ def parts(
 ) -> tuple[list[Document], Document]:
     """Return more clusters, and the bootstrap's `tracing` and `stats_sinks` where they exist.
 
-    Errors: BootstrapError for an address without a port, or a cloud tracer outside its cloud.
+    Raises:
+        BootstrapError: an address has no port, or a cloud tracer is outside its cloud.
     """
     document = config.document
     clusters: list[Document] = []
@@ -206,7 +207,8 @@ def _tls(service: Fields, field: str, around: Surroundings, *, sni: str, http2: 
         sni: the server's name in the mesh, where none is configured.
         http2: the service speaks HTTP/2.
 
-    Errors: BootstrapError for names to verify without a root to verify them by.
+    Raises:
+        BootstrapError: there are names to verify but no root to verify them by.
     """
     tls = _object(service, "tlsSettings")
     mode = tls.get("mode", "DISABLE")

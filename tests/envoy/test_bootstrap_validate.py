@@ -4,9 +4,11 @@ import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import envoy
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 
 from bootstrap.build import BootstrapInputs, build_bootstrap
@@ -19,6 +21,9 @@ from tests.property.strategies_bootstrap import ANNOTATIONS, DOCUMENTS, ENVIRONS
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
 ENVOY = Path(envoy.__file__).parent / "_bin" / "envoy"
+INJECTED = sorted(
+    (Path(__file__).parents[2].parent / "shared" / "data" / "injected-pods").glob("*.injected.yaml")
+)
 GOLDEN = Path(__file__).parents[1] / "golden" / "bootstrap"
 #: Extensions that a stock Envoy lacks.
 NOT_STOCK = {"ambient", "tracing_lightstep"}
@@ -131,6 +136,36 @@ def test_what_pods_may_configure_is_accepted(
     built = inputs(document, environ=environ, annotations=annotations, addresses=addresses)
 
     assert validate(built, tmp_path) == ""
+
+
+@pytest.mark.skipif(not INJECTED, reason="no injected pods beside the repository")
+@pytest.mark.parametrize("path", INJECTED, ids=lambda path: path.name)
+def test_an_injected_pods_bootstrap_is_accepted_without_a_warning(
+    path: Path, tmp_path: Path
+) -> None:
+    pod = injected_pod(path)
+    containers = pod["spec"]["containers"] + pod["spec"].get("initContainers", [])
+    (proxy,) = (each for each in containers if each["name"] == "istio-proxy")
+    # What a reference to a field or a resource would give: one text that fits them all.
+    environ = {each["name"]: each.get("value", "2") for each in proxy["env"]}
+    annotations = pod["metadata"].get("annotations", {})
+    config, warnings = resolve_proxy_config(Sources(None, environ["PROXY_CONFIG"], annotations))
+    labels = "".join(f'{key}="{value}"\n' for key, value in pod["metadata"]["labels"].items())
+    pairs = "".join(f"{key}={json.dumps(value)}\n" for key, value in annotations.items())
+
+    node, more = build_node(
+        NodeInputs(proxy["args"][1], "", environ, ["10.0.0.1"], config, labels, pairs)
+    )
+
+    assert warnings == more == []
+    assert validate(BootstrapInputs(config, node, read_options(environ)[0]), tmp_path) == ""
+
+
+def injected_pod(path: Path) -> Any:  # noqa: ANN401 - YAML
+    """Return the first pod, or the template of the first workload's pods."""
+    objects = [each for each in yaml.safe_load_all(path.read_text()) if each]
+    pods = (each if each["kind"] == "Pod" else each["spec"].get("template") for each in objects)
+    return next(filter(None, pods))
 
 
 def test_envoy_reads_its_bootstrap_through_the_gate(tmp_path: Path) -> None:
