@@ -31,6 +31,7 @@ IFA_F_NODAD: Final = 0x02
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Linux, prctl.h.
 PR_SET_PDEATHSIG: Final = 1
+PR_SET_CHILD_SUBREAPER: Final = 36
 #: How long a killed process may take to be gone.
 KILLED_SECONDS: Final = 10
 
@@ -55,8 +56,7 @@ class Namespace(NamedTuple):
         wanted = _network_of(self.holder)
         if wanted in (None, _network_of(os.getpid())):
             return []
-        pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
-        return [pid for pid in pids if _network_of(pid) == wanted]
+        return [pid for pid in _pids() if _network_of(pid) == wanted]
 
     def has_ipv6(self) -> bool:
         """Return whether the kernel knows IPv6, and lets interfaces have it by default."""
@@ -270,12 +270,13 @@ def block_signals() -> None:
 def supervise(work: Callable[[], int]) -> int:
     """Return the exit code of work done in a child, or 128 and the signal that ended it.
 
-    A signal that asks us to stop ends the child wherever it is, so that whoever called this cleans
-    up in peace. A child that waits for it, by `block_signals` and `wait_for_stop`, ends with a code
-    of its own. Needs `block_signals` before.
+    A signal that asks us to stop ends the child wherever it is, and we clean up in peace: whatever
+    it had started is killed and reaped. A child that waits for the signal, by `block_signals` and
+    `wait_for_stop`, ends with a code of its own. Needs `block_signals` before.
     """
     sys.stdout.flush()
     parent = os.getpid()
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     child = os.fork()
     if child == 0:
         _become_worker(parent)
@@ -288,6 +289,13 @@ def supervise(work: Callable[[], int]) -> int:
             traceback.print_exc()
             code = 1
         os._exit(code)
+    try:
+        return _wait_for_worker(child)
+    finally:
+        _end_children()
+
+
+def _wait_for_worker(child: int) -> int:
     while True:
         received = signal.sigwait({*STOPPING, signal.SIGCHLD})
         if received != signal.SIGCHLD:
@@ -297,6 +305,27 @@ def supervise(work: Callable[[], int]) -> int:
         if ended:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 + (-code if received == signal.SIGCHLD else received)
+
+
+def _end_children() -> None:
+    """Kill and reap all children; theirs become ours as they die, and are next."""
+    parent = str(os.getpid())
+    while children := [pid for pid in _pids() if _parent_of(pid) == parent]:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _pids() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def _parent_of(pid: int) -> str:
+    try:
+        line = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return line.rpartition(")")[2].split()[1]  # proc(5): field 4, counted behind the name
 
 
 def _become_worker(parent: int) -> None:

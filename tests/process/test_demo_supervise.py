@@ -114,3 +114,20 @@ def test_a_worker_does_not_outlive_its_supervisor() -> None:
         running.kill()
 
         assert first_gone([worker], 10) == worker
+
+
+@pytest.mark.parametrize("end", ["pass", "input()"])
+def test_what_the_worker_started_is_killed_and_reaped(end: str) -> None:
+    start = (
+        "import subprocess; print(subprocess.Popen(['sh', '-c', 'sleep 60; true']).pid, flush=True)"
+    )
+    with supervised(f"{start}; {end}") as running:
+        worker_id(running)
+        started = worker_id(running)
+
+        if end != "pass":
+            running.terminate()
+
+        assert running.wait(20) == (7 if end == "pass" else 143)
+    assert first_gone([started], 0) == started
+    assert not Path(f"/proc/{started}").exists()
