@@ -3,7 +3,8 @@
 AgentError                 exit code 255, printed as one line, never retried
 ├── SettingsError          unusable flags, environment or files; lists every problem
 ├── SystemRefusedError     the kernel or the file system said no: port taken, no permission
-└── EnvoyError             Envoy could not be started or did not do what it was asked
+├── EnvoyError             Envoy could not be started or did not do what it was asked
+└── HttpError              a request of ours got no usable answer (agent/http/message.py)
 """
 
 from collections.abc import Sequence

@@ -58,24 +58,22 @@ async def listening(
     *,
     port: int,
     name: str,
-    host: str | None = None,
     common: Headers = (),
     limits: Limits = Limits(),  # noqa: B008 -- immutable
 ) -> AsyncIterator[int]:
-    """Serve until the block is left; yield the port, of use where it was 0.
+    """Serve on all addresses until the block is left; yield the port, of use where it was 0.
 
     Args:
         handle: called for each request; what it raises is logged and answered with 500.
         port: to listen on, 0 for any.
         name: of this server, for messages.
-        host: an IP address; None for all addresses of both families.
         common: headers that every response gets, refusals too.
         limits: of clients.
 
     Raises:
         SystemRefusedError: the port is taken, or may not be used.
     """
-    sock = _bind(host, port, name)
+    sock = _bind(port, name)
     tasks = asyncio.TaskGroup()
     await tasks.__aenter__()
     state = _Server(handle, tasks, common, limits)
@@ -90,11 +88,9 @@ async def listening(
         await tasks.__aexit__(None, None, None)
 
 
-def _bind(host: str | None, port: int, name: str) -> socket.socket:
-    """Return a socket bound to all addresses, IPv4 alone where the kernel has no IPv6."""
+def _bind(port: int, name: str) -> socket.socket:
+    """Return a socket on all addresses, of IPv4 alone where the kernel has no IPv6."""
     try:
-        if host is not None:
-            return _bound(socket.AF_INET6 if ":" in host else socket.AF_INET, host, port)
         try:
             return _bound(socket.AF_INET6, "::", port)
         except OSError as error:
@@ -115,7 +111,7 @@ def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         sock.bind((host, port))
         sock.listen()  # now, so that a taken port is known now
     except BaseException:
@@ -170,14 +166,18 @@ class _Server:
         self.is_closing = True
         for connection in list(self.waiting):
             connection.drop()
+        try:
+            async with asyncio.timeout(self.limits.close_seconds):
+                await self._until_gone()
+        except TimeoutError:
+            log.warning("cut off replies=%d", len(self.connections))
+            for connection in list(self.connections):
+                connection.drop()
+            await self._until_gone()  # within the loop's next turn
+
+    async def _until_gone(self) -> None:
         if self.connections:
-            try:
-                async with asyncio.timeout(self.limits.close_seconds):
-                    await self._all_gone.wait()
-            except TimeoutError:
-                log.warning("cut off replies=%d", len(self.connections))
-        for connection in list(self.connections):
-            connection.drop()
+            await self._all_gone.wait()
 
 
 class _Connection(asyncio.Protocol):

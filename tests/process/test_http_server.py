@@ -30,8 +30,7 @@ async def connected(handle: Handler = echo, limits: Limits = ROOMY) -> AsyncIter
         try:
             yield reader, writer
         finally:
-            writer.close()
-            await writer.wait_closed()
+            writer.transport.abort()
 
 
 async def ask(exchange: Exchange, data: bytes) -> bytes:
@@ -328,6 +327,61 @@ async def test_a_reply_under_way_is_finished_when_the_server_closes() -> None:
         asyncio.get_running_loop().call_soon(leave.set)
 
     assert asked.result().status == 200
+
+
+async def test_a_reply_that_takes_too_long_is_cut_off_when_the_server_closes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    entered = asyncio.Event()
+
+    async def handle(request: Request) -> Reply:
+        entered.set()
+        await asyncio.Event().wait()
+        return await echo(request)
+
+    limits = Limits(close_seconds=0.01)
+    async with (
+        asyncio.TaskGroup() as tasks,
+        listening(handle, port=0, name="s", limits=limits) as port,
+    ):
+        asked = tasks.create_task(refused(port))
+        await entered.wait()
+
+    assert "connection closed before an answer" in asked.result()
+    assert "cut off replies=1" in caplog.text
+
+
+async def refused(port: int) -> str:
+    try:
+        await fetch("GET", "127.0.0.1", port, "/", timeout_seconds=5)
+    except HttpError as error:
+        return error.reason
+    raise AssertionError("answered")
+
+
+async def test_a_client_cannot_send_ahead_without_end() -> None:
+    """What arrives while a request is answered is held up to a limit, then left in the kernel."""
+    leave = asyncio.Event()
+
+    async def handle(request: Request) -> Reply:
+        await leave.wait()
+        return await echo(request)
+
+    wire = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
+    count = 1_000_000  # 28 MB, more than any buffer between
+    async with connected(handle) as (reader, writer), asyncio.TaskGroup() as tasks:
+        writer.transport.set_write_buffer_limits(high=0)
+        writer.write(wire * count)
+        unsent = -1
+        while unsent != writer.transport.get_write_buffer_size():
+            unsent = writer.transport.get_write_buffer_size()
+            for _ in range(100):
+                await asyncio.sleep(0)
+        leave.set()
+        first = tasks.create_task(reader.readuntil(b"GET /a 0"))
+        await first
+
+    assert unsent > 0
 
 
 async def test_an_error_of_the_block_comes_out_as_it_is() -> None:
