@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import cast
 
 # This folder holds an iptables.py, which must not stand for the package of that name.
-sys.path = [entry for entry in sys.path if Path(entry) != Path(__file__).parent]
+sys.path.remove(str(Path(__file__).parent))
 
 from agent.http.client import fetch, stream
 from agent.http.message import Headers, Reply, Request
