@@ -87,6 +87,8 @@ def _handlers(handle: Handle) -> "grpc.GenericRpcHandler[bytes, bytes]":
         async def stream(
             _requests: object, context: "grpc.aio.ServicerContext[bytes, bytes]"
         ) -> None:
+            # At once: grpc could not end a stream whose first write, with these, still waits.
+            await context.send_initial_metadata(())
             ending = await handle(kind, Downstream(context))
             context.set_code(STATUS.get(ending.code, grpc.StatusCode.UNKNOWN))
             context.set_details(ending.details)

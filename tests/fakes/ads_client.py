@@ -26,6 +26,13 @@ class AdsCall:
         assert isinstance(raw, bytes), "stream has ended"
         return raw
 
+    async def rest(self) -> list[bytes]:
+        """Return all further responses until the stream ends in good order."""
+        responses = []
+        while isinstance(raw := await self._call.read(), bytes):
+            responses.append(raw)
+        return responses
+
     async def half_close(self) -> None:
         await self._call.done_writing()
 

@@ -211,6 +211,28 @@ async def test_a_second_stream_replaces_the_first(kind: Kind, tmp_path: Path) ->
         assert not {ENVOY_CANCELLED, CANCELLED, ERROR} & set(b.counts)
 
 
+@pytest.mark.parametrize("writes", [1, 3])
+async def test_a_stream_is_replaced_even_while_a_write_to_it_waits(
+    tmp_path: Path, writes: int
+) -> None:
+    push = response(Kind.DELTA, CLUSTER, b"x" * 5_000_000)
+    async with control_plane() as plane, bench(tmp_path, plane.address) as b, asyncio.timeout(30):
+        first = b.client.open(Kind.DELTA)
+        old = await plane.accept()
+        for _ in range(writes):
+            await old.send(push)
+            if writes > 1:
+                await first.receive()
+        await b.counts.reach(("xds_proxy_responses", ""), writes)
+        b.client.open(Kind.DELTA)
+        await plane.accept()
+
+        await old.closed.wait()
+        if writes == 1:
+            assert await first.receive() == push
+        assert await first.status() == (grpc.StatusCode.OK, "")
+
+
 async def test_the_newest_of_several_streams_on_own_connections_stays(tmp_path: Path) -> None:
     async with control_plane() as plane, bench(tmp_path, plane.address) as b:
         async with ads_client(b.path) as other:

@@ -113,7 +113,8 @@ def _inbound_chains(family: Family) -> list[bytes]:
     """Return the chains for HTTP and for everything else."""
     to_family = (3, message((1, family.wildcard), (2, b"")))  # prefix of length 0
     cluster, suffix = family.inbound_cluster, family.suffix
-    match = message(to_family, (9, "raw_buffer"), (10, "http/1.1"), (10, "h2c"))
+    # No transport protocol: Envoy would not come back from it to the chain for everything else.
+    match = message(to_family, (10, "http/1.1"), (10, "h2c"))
     return [
         _chain(f"virtualInbound-catchall-http{suffix}", match, _http_connection_manager(cluster)),
         _chain(f"virtualInbound{suffix}", message(to_family), _tcp_proxy(cluster)),
