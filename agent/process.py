@@ -8,7 +8,6 @@ the wait costs no time.
 Source: performance.md, recommended start sequence.
 """
 
-import gc
 import json
 import os
 import signal
@@ -22,7 +21,7 @@ from agent.lifecycle.process import Envoy, check_ports, spawn
 from agent.settings import Settings, World, parse_settings
 from agent.version import version_line
 from bootstrap import files
-from bootstrap.build import BootstrapInputs, build_bootstrap
+from bootstrap.build import BootstrapInputs, build_bootstrap, companion_files
 from bootstrap.node import build_node
 from iptables.client import interface_addresses
 from iptables.errors import CaptureError
@@ -39,13 +38,14 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
     Raises:
         AgentError, BootstrapError: nothing was left running.
     """
-    gc.disable()  # what is imported stays: collecting it is a tenth of the start
     mark = _tracer(environ)
     mark("interpreter")
     world, notes = _world(flags)
     settings, warnings = parse_settings(flags, environ, world)
     notes += warnings
     text = "" if settings.custom_config else _bootstrap(settings, notes)
+    for path, content in companion_files(settings.node.proxy_config).items():
+        files.write_atomic(path, content)
     mark("settings")
     check_ports(settings.ports, ipv6=settings.has_ipv6)
     gate = files.make_gate(settings.envoy.config_file, text) if text else None
@@ -96,10 +96,16 @@ def _world(flags: Parsed) -> tuple[World, list[str]]:
 
 
 def _bootstrap(settings: Settings, notes: list[str]) -> str:
-    node, warnings = build_node(settings.node)
+    config = settings.node.proxy_config
+    if config.statsd_udp_address:
+        from bootstrap.client import resolve_statsd  # noqa: PLC0415 - threads, for few pods
+
+        config, warnings = resolve_statsd(config)
+        notes += warnings
+    node, warnings = build_node(settings.node._replace(proxy_config=config))
     notes += warnings
     inputs = BootstrapInputs(
-        config=settings.node.proxy_config,
+        config=config,
         node=node,
         options=settings.options,
         log_as_json=settings.log.as_json,

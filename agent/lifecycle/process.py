@@ -6,7 +6,6 @@ Imported before asyncio is: Envoy starts while the agent's own modules load.
 import _socket
 import errno
 import os
-import shutil
 import signal
 from collections.abc import Mapping, Sequence
 
@@ -57,8 +56,8 @@ def spawn(binary: str, arguments: Sequence[str], environ: Mapping[str, str]) -> 
         )
     if not os.access(binary, os.X_OK):
         raise EnvoyError(f"Envoy binary {binary!r}: not executable by uid {os.geteuid()}")
-    tool = shutil.which(PARENT_DEATH, path=environ.get("PATH") or os.defpath)
-    if tool is None:
+    tool = _find(PARENT_DEATH, environ.get("PATH") or os.defpath)
+    if not tool:
         raise EnvoyError(f"{PARENT_DEATH} not found in PATH; install util-linux")
     try:
         pid = os.posix_spawn(
@@ -71,6 +70,15 @@ def spawn(binary: str, arguments: Sequence[str], environ: Mapping[str, str]) -> 
     except OSError as error:
         raise EnvoyError(f"cannot start Envoy through {tool}: {error.strerror}") from error
     return Envoy(pid)
+
+
+def _find(tool: str, path: str) -> str:
+    """Return where the tool is, '' if it is nowhere; shutil.which costs 2 ms at import."""
+    for directory in path.split(":"):
+        candidate = f"{directory or '.'}/{tool}"
+        if os.access(candidate, os.X_OK):
+            return candidate
+    return ""
 
 
 def check_ports(uses: Mapping[int, str], *, ipv6: bool) -> None:
