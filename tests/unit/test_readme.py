@@ -1,0 +1,61 @@
+"""The README says what the program does: its tables are held to the code."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.__main__ import COMMANDS
+from agent.demo.scenario import START_UP, termination, traffic
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+READERS = {"take", "require", "switch", "port"}
+
+
+def section(title: str) -> str:
+    found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL)
+    assert found, title
+    return found[1]
+
+
+def read_variables() -> Iterator[str]:
+    for package in ("agent", "bootstrap"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if not isinstance(node, ast.Call) or not node.args:
+                    continue
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                first = node.args[0]
+                if name in READERS and isinstance(first, ast.Constant):
+                    yield str(first.value)
+
+
+def test_every_variable_that_is_read_is_in_the_table() -> None:
+    listed = set(re.findall(r"`([A-Z][A-Z0-9_]*[A-Z0-9])`", section("Settings")))
+
+    assert set(read_variables()) - listed == set()
+
+
+def test_every_variable_in_the_table_is_read_somewhere() -> None:
+    listed = set(re.findall(r"`([A-Z][A-Z0-9_]*[A-Z0-9])`", section("Settings")))
+    sources = "".join(
+        path.read_text()
+        for package in ("agent", "bootstrap")
+        for path in (ROOT / package).rglob("*.py")
+    )
+
+    assert {name for name in listed if f'"{name}"' not in sources} == set()
+
+
+def test_every_command_is_listed() -> None:
+    listed = set(re.findall(r"^\| `agent ([a-z-]+)", section("Commands"), re.MULTILINE))
+
+    assert listed == set(COMMANDS) - {"help"}
+
+
+def test_the_demo_shown_is_the_demo_run() -> None:
+    shown = section("Two commands")
+
+    steps = (*START_UP, *traffic(("IPv4", "IPv6")), *termination())
+    assert [step.name for step in steps if step.name not in shown] == []
