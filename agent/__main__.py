@@ -37,8 +37,7 @@ def main(argv: "Sequence[str]") -> int:
     if name not in COMMANDS:
         program = argv[0].rpartition("/")[2]
         sys.stderr.write(
-            f"Error: unknown command {name!r} for {program!r}\n"
-            f"Run '{program} --help' for usage.\n"
+            f"Error: unknown command {name!r} for {program!r}\nRun '{program} --help' for usage.\n"
         )
         return USAGE_ERROR
     module, function, first_words, _ = COMMANDS[name]
