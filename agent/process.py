@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 from agent.errors import SystemRefusedError
 from agent.lifecycle.command_line import envoy_arguments
@@ -38,6 +39,8 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
     Raises:
         AgentError, BootstrapError: nothing was left running.
     """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
     mark = _tracer(environ)
     mark("interpreter")
     world, notes = _world(flags)
@@ -65,6 +68,15 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
     finally:
         if gate:
             gate.remove()
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    """Leave with exit code 0 when told to stop before anything is served (lifecycle/run.py).
+
+    The default would not even do so as pid 1 of a container: the kernel drops the signal.
+    """
+    del number, frame
+    raise SystemExit(0)
 
 
 def _end(envoy: Envoy) -> None:

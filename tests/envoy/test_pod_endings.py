@@ -17,6 +17,7 @@ from agent.demo.process import Output, first_gone
 from agent.demo.run import PYTHON, SERVER, RunningPod, pod
 from agent.demo.scenario import SLOW_PATH, START_UP
 from agent.demo.server import LISTENING
+from tests.waiting import block_until
 
 pytestmark = [pytest.mark.root, pytest.mark.envoy, pytest.mark.slow]
 
@@ -133,6 +134,19 @@ def test_draining_first_makes_sigterm_quick() -> None:
         assert (reply.status, reply.connection, ready.status) == (200, "close", 200)
         assert made.ended() == "exit 0"
         assert made.finish("in").status == 0
+
+
+def test_sigterm_is_obeyed_before_envoy_has_its_configuration() -> None:
+    with pod() as made:
+        configuration = made.root / "etc/istio/proxy/envoy-rev.json"
+        made.start_agent()
+        block_until(lambda: configuration.exists() and configuration.is_fifo())
+
+        made.terminate()
+
+        assert made.ended() == "exit 0", made.log_text()
+        assert envoys(made) == []
+        assert not configuration.exists()
 
 
 def test_no_envoy_outlives_a_killed_agent() -> None:
