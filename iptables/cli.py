@@ -13,11 +13,12 @@ from iptables.decide import Plans
 from iptables.errors import CaptureError, ConfigError
 from iptables.flags import Parsed, UsageError, parse_flags, render_help
 from iptables.host import Account, HostFacts
-from iptables.installed import as_saved, find_own, replace
+from iptables.installed import as_saved, replace
 from iptables.log import Log, open_log
 from iptables.netlink import PASSTHROUGH_IPV6
 from iptables.normal import Names
 from iptables.options import FLAGS
+from iptables.ownership import find_own
 from iptables.plan import plan
 from iptables.rules import Owner
 

@@ -9,7 +9,7 @@ Source: traffic-capture.md sections 8.1 and 9, with 17.1, 17.11, 17.12, 17.23, 1
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from iptables import installed
+from iptables import installed, ownership
 from iptables.config import Actions, Variant
 from iptables.errors import CaptureError, SystemRefusedError
 from iptables.host import Families
@@ -99,9 +99,9 @@ def decide(
         SystemRefusedError: no variant can be used.
         CaptureError: rules of ours differ from the plan and are not to be replaced.
     """
-    if any(installed.is_ambient(installed.parse_saved(store.dump)) for store in stores):
+    if any(ownership.is_ambient(installed.parse_saved(store.dump)) for store in stores):
         raise CaptureError(
-            f"this namespace is captured by ambient mode (chain {installed.AMBIENT_CHAIN}), "
+            f"this namespace is captured by ambient mode (chain {ownership.AMBIENT_CHAIN}), "
             "whose node agent owns its rules: take it out of ambient mode first"
         )
     notes: list[Note] = []
@@ -152,7 +152,7 @@ def _look(
 
 def _holdings(stores: Sequence[Store], planned: Sequence[Table], names: Names) -> list[Holding]:
     return [
-        Holding(store, installed.find_own(installed.parse_saved(store.dump), planned, names))
+        Holding(store, ownership.find_own(installed.parse_saved(store.dump), planned, names))
         for store in stores
         if not store.problem
     ]

@@ -285,13 +285,15 @@ class _CommandLine:
 
     def _skip_unknown(self, shown: str, *, with_value: bool) -> None:
         if not self.unknown_ok:
-            raise UsageError(f"unknown flag {shown}: --help lists the flags of this command")
+            raise UsageError(
+                f"unknown flag {_printable(shown)}: --help lists the flags of this command"
+            )
         if not with_value and self.words and not self.words[-1].startswith("-"):
             self.words.pop()
 
     def _next_word(self, shown: str) -> str:
         if not self.words:
-            raise UsageError(f"{shown}: expected a value after it")
+            raise UsageError(f"{_printable(shown)}: expected a value after it")
         return self.words.pop()
 
     def _set(self, flag: Flag, text: str) -> None:
@@ -303,6 +305,10 @@ class _CommandLine:
         if isinstance(value, tuple) and isinstance(earlier, tuple):
             value = earlier + value
         self.values[flag.name] = value
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else repr(text)
 
 
 def _shown(flag: Flag, value: Value) -> str:

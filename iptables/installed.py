@@ -1,26 +1,20 @@
-"""What is installed, read from iptables-save: what of it is ours, and how it differs from a plan.
+"""What is installed, read from iptables-save: how it differs from a plan, and how it is changed.
 
-Ours are all chains named ISTIO_..., every jump to one, and the rules without a jump that we put
-into built-in chains. Foreign rules are never compared and never touched, wherever they stand.
-What to delete is derived from what was read, never from the configuration: a rule of an older
-configuration goes too, and a deletion that matches nothing would fail its whole table.
+Foreign rules are never compared and never touched, wherever they stand. What to delete is derived
+from what was read, never from the configuration: a rule of an older configuration goes too, and
+a deletion that matches nothing would fail its whole table.
 
-Source: traffic-capture.md sections 9, 15, 17.4 and 17.20.
+Source: traffic-capture.md sections 9, 17.4 and 17.20.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from iptables import rules
-from iptables.config import CaptureConfig, Inbound
-from iptables.normal import NO_NAMES, Form, Names, normal_form, shape, target
-from iptables.plan import IPV4, plan
+from iptables.normal import NO_NAMES, Names, normal_form
 from iptables.rules import Table
 
 TABLES: Final = ("mangle", "nat", "raw")
-PREFIX: Final = "ISTIO_"
-AMBIENT_CHAIN: Final = "ISTIO_PRERT"  # of the node agent, which owns ISTIO_OUTPUT beside it
 
 #: A chain of a table.
 Place = tuple[str, str]
@@ -35,6 +29,7 @@ class Hook(NamedTuple):
     chain: str
     position: int  #: counted from 1
     spec: str
+    has_twin: bool = False  #: another rule of the chain is the same
 
 
 class Own(NamedTuple):
@@ -86,71 +81,6 @@ def as_saved(planned: Sequence[Table]) -> Saved:
     }
 
 
-def is_ambient(saved: Saved) -> bool:
-    """Return whether the node agent captures this namespace in ambient mode."""
-    return any(chain == AMBIENT_CHAIN for _, chain in saved)
-
-
-def find_own(saved: Saved, planned: Sequence[Table], names: Names = NO_NAMES) -> Own:
-    """Return what is ours.
-
-    Args:
-        saved: everything that is installed in one family.
-        planned: whose rules without a jump are ours too, once each, in built-in chains.
-        names: see `normal_form`.
-    """
-    chains = {place: specs for place, specs in saved.items() if place[1].startswith(PREFIX)}
-    jumps = {
-        (place, number)
-        for place, specs in saved.items()
-        for number, spec in enumerate(specs)
-        if place not in chains and PREFIX in spec and target(spec).startswith(PREFIX)
-    }
-    if not chains and not jumps:
-        return NOTHING  # a rule like one of ours is foreign then
-    loose = Loose(planned, names, knows_tproxy=("mangle", "ISTIO_INBOUND") in chains)
-    hooks = [
-        Hook(*place, number + 1, spec)
-        for place, specs in saved.items()
-        if place not in chains
-        for number, spec in enumerate(specs)
-        if (place, number) in jumps or loose.claims(place, spec)
-    ]
-    return Own(chains, tuple(hooks))
-
-
-class Loose:
-    """Tells which rules without a jump, in built-in chains, are ours.
-
-    Those are the planned ones, as often as they are planned; and, where TPROXY was installed
-    with another configuration, what has the options of one of its rules.
-    """
-
-    def __init__(self, planned: Sequence[Table], names: Names, *, knows_tproxy: bool) -> None:
-        self.names = names
-        self.left = Counter(_loose_forms(planned, names))
-        tproxy = CaptureConfig(inbound=Inbound(mode="TPROXY"))
-        known = _loose_forms(plan(tproxy, IPV4), NO_NAMES) if knows_tproxy else ()
-        self.shapes = {(place, shape(form)) for place, form in known}
-
-    def claims(self, place: Place, spec: str) -> bool:
-        """Return whether a rule is ours; a planned one is then used up."""
-        if not self.left and not self.shapes:
-            return False
-        form = normal_form(spec, self.names)
-        if self.left[place, form] > 0:
-            self.left[place, form] -= 1
-            return True
-        return (place, shape(form)) in self.shapes
-
-
-def _loose_forms(planned: Sequence[Table], names: Names) -> Iterator[tuple[Place, Form]]:
-    for place, specs in as_saved(planned).items():
-        for spec in specs if place[1] in rules.BUILT_IN_CHAINS else ():
-            if not target(spec).startswith(PREFIX):
-                yield place, normal_form(spec, names)
-
-
 def differences(planned: Sequence[Table], own: Own, names: Names = NO_NAMES) -> list[str]:
     """Return where what is installed differs from the plan, one line each; order counts.
 
@@ -183,10 +113,16 @@ def _shown(spec: str) -> str:
 
 
 def removal(own: Own) -> dict[str, list[str]]:
-    """Return the lines that remove what is ours, by table: jumps first, then flushed chains."""
+    """Return the lines that remove what is ours, by table: hooks first, then flushed chains.
+
+    A rule is named by its text, so that no other goes if the chain has changed since it was read;
+    by its number only where its text fits another rule too. The last in a chain goes first:
+    numbers before it stay what they are.
+    """
     found: dict[str, list[str]] = {}
-    for hook in own.hooks:
-        found.setdefault(hook.table, []).append(f"-D {hook.chain} {hook.spec}")
+    for hook in reversed(own.hooks):
+        which = hook.position if hook.has_twin else hook.spec
+        found.setdefault(hook.table, []).append(f"-D {hook.chain} {which}")
     for option in ("-F", "-X"):
         for table, chain in own.chains:
             found.setdefault(table, []).append(f"{option} {chain}")

@@ -33,7 +33,8 @@ class Log:
         if not logline.is_written(level, self.threshold):
             return
         caller = _caller() if self.with_caller else ""
-        line = self.format(_now(), level, text.rstrip("\n"), caller)
+        text = text.rstrip("\n").encode(errors="backslashreplace").decode()
+        line = self.format(_now(), level, text, caller)
         for target in self.targets:
             target.write(line)
 

@@ -36,6 +36,7 @@ class Clause(NamedTuple):
 
 
 Form = tuple[Clause, ...]
+Shape = tuple[tuple[str, str, bool], ...]
 
 
 def words(spec: str) -> list[str]:
@@ -77,7 +78,7 @@ def normal_form(spec: str, names: Names = NO_NAMES) -> Form:
     return tuple(sorted(clauses))
 
 
-def shape(form: Form) -> tuple[tuple[str, str, bool], ...]:
+def shape(form: Form) -> Shape:
     """Return what is left of a form without numbers and addresses: its options."""
     return tuple((clause.module, clause.option, clause.inverted) for clause in form)
 

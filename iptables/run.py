@@ -1,7 +1,7 @@
 """Makes the installed rules as planned: reads, decides, changes everything or nothing.
 
-What can run at once does, which is safe: families and variants keep separate rules, and the
-legacy tools are told to wait for their lock.
+Reads run at once, changes one after the other: two nft tools that commit at the same time make
+one of them start over, and then 1.8.9 loses the chains that its input both deletes and makes.
 
 Source: traffic-capture.md sections 8, 9 and 17.22.
 """
@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from iptables import decide, installed
+from iptables import decide, installed, ownership
 from iptables.config import Actions, Variant
 from iptables.decide import Change, Decision, Plans, Store
 from iptables.errors import SystemRefusedError
@@ -31,6 +31,9 @@ PAUSES: Final = (0.0, 0.05, 0.2)
 LOCK_SECONDS: Final = 30
 FIRST_WAITING: Final = (1, 6, 2)  # the release since which the legacy tools know --wait
 CAP_NET_ADMIN: Final = 12
+FINE: Final = Result(0, "", "")
+REMOVING: Final = "Performing cleanup of existing iptables"
+INSTALLING: Final = "Applying iptables chains and rules"
 TABLE_MODULES: Final[Mapping[tuple[Variant, Family], str]] = {
     ("legacy", 4): "iptable_{}",
     ("legacy", 6): "ip6table_{}",
@@ -38,11 +41,12 @@ TABLE_MODULES: Final[Mapping[tuple[Variant, Family], str]] = {
 
 
 class RefusedError(SystemRefusedError):
-    """Tools refused a change, and all of it was undone; `trouble` says where that failed."""
+    """A tool refused a change, and all of it was undone; `trouble` says where that failed."""
 
-    def __init__(self, refused: Sequence[tuple[Change, str]], trouble: Sequence[str]) -> None:
-        super().__init__("; ".join([*(reason for _, reason in refused), *trouble]))
-        self.refused = refused  #: each change refused, and why
+    def __init__(self, change: Change, reason: str, trouble: Sequence[str]) -> None:
+        super().__init__("; ".join([reason, *trouble]))
+        self.change = change
+        self.reason = reason
         self.trouble = trouble
 
 
@@ -84,6 +88,8 @@ def _apply(plans: Plans, actions: Actions, families: Families, names: Names, log
         decision = decide.decide(plans, stores, actions, families, names)
         for note in decision.notes:
             log.write(note.level, note.text)
+        if decision.changes:
+            log.write("info", REMOVING if actions.cleanup_only else INSTALLING)
         try:
             commit(decision.changes, names, log)
         except RefusedError as error:
@@ -94,16 +100,18 @@ def _apply(plans: Plans, actions: Actions, families: Families, names: Names, log
 
 
 def _without(stores: Sequence[Store], error: RefusedError) -> list[Store]:
-    """Return the stores, unusable where they refused; raise where another one cannot help."""
-    holds_ours = any(not change.before.is_empty for change, _ in error.refused)
-    if holds_ours or error.trouble or lacks_net_admin():
+    """Return the stores, one unusable as it refused; raise where another one cannot help."""
+    refused = error.change
+    if not refused.before.is_empty or error.trouble or lacks_net_admin():
         raise error
-    reasons = {change.store: reason for change, reason in error.refused}
-    return [store._replace(problem=reasons.get(store, store.problem)) for store in stores]
+    return [
+        store._replace(problem=error.reason) if store == refused.store else store
+        for store in stores
+    ]
 
 
 def _verify(store: Store, planned: Sequence[Table], names: Names, log: Log) -> None:
-    own = installed.find_own(installed.parse_saved(store.dump), planned, names)
+    own = ownership.find_own(installed.parse_saved(store.dump), planned, names)
     for line in installed.differences(planned, own, names):
         log.write("warn", f"read back, IPv{store.family}: {line}")
 
@@ -121,31 +129,34 @@ def commit(changes: Sequence[Change], names: Names, log: Log) -> None:
         )
     for pause in PAUSES:
         time.sleep(pause)
-        results = run_all([_restore(change.store, change.text) for change in changes])
-        failed = [pair for pair in zip(changes, results, strict=True) if pair[1].status]
-        if not failed:
+        refused = _first_refused(changes)
+        if not refused:
             return
+        change, result = refused
         trouble = _undo(changes, names)
-        is_busy = all(result.status == RESOURCE_PROBLEM for _, result in failed)
-        if trouble or not is_busy or pause == PAUSES[-1]:
-            refused = [(each, _refusal(each.store, each.text, result)) for each, result in failed]
-            raise RefusedError(refused, trouble)
+        if trouble or result.status != RESOURCE_PROBLEM or pause == PAUSES[-1]:
+            raise RefusedError(change, _refusal(change.store, change.text, result), trouble)
+
+
+def _first_refused(changes: Sequence[Change]) -> tuple[Change, Result] | None:
+    """Make changes until one is refused; return that one."""
+    for change in changes:
+        result = _restore(change.store, change.text)
+        if result.status:
+            return change, result
+    return None
 
 
 def _undo(changes: Sequence[Change], names: Names) -> list[str]:
     """Bring back what was there of ours; return what went wrong, one line each."""
     trouble = []
-    back: list[tuple[Store, str]] = []
     for change, store in zip(changes, _read([change.store for change in changes]), strict=True):
         if store.problem:
             trouble.append(f"its rules cannot be put back: {store.problem}")
             continue
-        own = installed.find_own(installed.parse_saved(store.dump), change.planned, names)
-        if text := installed.put_back(own, change.before):
-            back.append((store, text))
-    for (store, text), result in zip(
-        back, run_all([_restore(*each) for each in back]), strict=True
-    ):
+        own = ownership.find_own(installed.parse_saved(store.dump), change.planned, names)
+        text = installed.put_back(own, change.before)
+        result = _restore(store, text) if text else FINE
         if result.status:
             trouble.append(f"putting its rules back failed: {_refusal(store, text, result)}")
     return trouble
@@ -209,9 +220,10 @@ def tool(store: Store, purpose: str = "") -> str:
     return "-".join(filter(None, (base, variant, purpose)))
 
 
-def _restore(store: Store, text: str) -> Command:
+def _restore(store: Store, text: str) -> Result:
     wait = (f"--wait={LOCK_SECONDS}",) if store.waits else ()
-    return Command((tool(store, "restore"), "--noflush", *wait), text)
+    (result,) = run_all([Command((tool(store, "restore"), "--noflush", *wait), text)])
+    return result
 
 
 def _refusal(store: Store, text: str, result: Result) -> str:

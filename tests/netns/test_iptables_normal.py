@@ -10,9 +10,10 @@ from iptables import rules
 from iptables.config import parse_settings
 from iptables.flags import parse_flags
 from iptables.host import HostFacts
-from iptables.installed import NOTHING, differences, find_own, parse_saved, replace
+from iptables.installed import NOTHING, differences, parse_saved, replace
 from iptables.netlink import Family, InterfaceAddress
 from iptables.options import FLAGS
+from iptables.ownership import find_own
 from iptables.plan import plan
 from tests.netns.namespaces import Namespace, namespace
 from tests.property.strategies_iptables import COMMAND_LINES, ENVIRONMENTS

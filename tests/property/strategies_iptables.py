@@ -64,6 +64,8 @@ FOREIGN_RULES: st.SearchStrategy[list[str]] = st.lists(
         [
             "nat PREROUTING -p tcp --dport 9 -j RETURN",
             "nat PREROUTING -i eth7 -j RETURN",
+            "nat PREROUTING -i eth1 -j RETURN",  # as one of ours may be
+            "nat OUTPUT -o eth1 -j RETURN",
             "nat OUTPUT -j FOREIGN",
             "nat FOREIGN -p udp --dport 99 -j RETURN",
             'nat FOREIGN -m comment --comment "say ISTIO_ twice" -j RETURN',

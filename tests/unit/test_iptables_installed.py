@@ -5,22 +5,22 @@ from pathlib import Path
 import pytest
 
 from iptables import rules
-from iptables.config import CaptureConfig, Inbound, Proxy
+from iptables.config import CaptureConfig, Inbound
 from iptables.installed import (
     NOTHING,
+    Hook,
     Own,
     as_saved,
     creation,
     differences,
-    find_own,
     has_rules,
-    is_ambient,
     parse_saved,
     put_back,
     removal,
     replace,
 )
 from iptables.lists import Ranges, Selection
+from iptables.ownership import find_own
 from iptables.plan import plan
 from iptables.rules import Table
 
@@ -107,65 +107,23 @@ def test_empty_chains_are_no_rules() -> None:
     assert find_own(parse_saved("*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n"), PLAN).is_empty
 
 
-def test_a_jump_alone_is_ours_wherever_it_stands() -> None:
-    found = own('*raw\n-A FOREIGN -m comment --comment "-j ISTIO_A" -j X\n-A FOREIGN -g ISTIO_A\n')
-
-    ((table, chain, position, spec),) = found.hooks
-    assert (table, chain, position, spec) == ("raw", "FOREIGN", 2, "-g ISTIO_A")
-
-
-def test_ambient_mode_is_recognised() -> None:
-    assert is_ambient(parse_saved("*mangle\n:ISTIO_PRERT - [0:0]\n"))
-    assert not is_ambient(parse_saved(SAVED))
-
-
-LOOSE = plan(BASE._replace(exclude_interfaces=("eth9",)), 4)
-RETURN = "-i eth9 -j RETURN"
-
-
-def test_a_planned_rule_without_a_jump_is_ours_as_often_as_it_is_planned() -> None:
-    text = SAVED.replace(
-        "-A PREROUTING -p tcp",
-        f"-A PREROUTING {RETURN}\n-A PREROUTING -i eth8 -j RETURN\n"
-        f"-A PREROUTING {RETURN}\n-A PREROUTING -p tcp",
-    )
-
-    found = own(text, LOOSE)
-
-    assert [(hook.position, hook.spec) for hook in found.hooks if hook.chain == "PREROUTING"] == [
-        (1, RETURN),
-        (4, "-p tcp -j ISTIO_INBOUND"),
-    ]
-    (line,) = differences(LOOSE, found)
-    assert line.startswith("nat OUTPUT rule 1: expected '-o eth9 -j RETURN'")
-
-
-def test_a_rule_like_a_planned_one_is_foreign_where_nothing_else_is_ours() -> None:
-    assert own(f"*nat\n-A PREROUTING {RETURN}\n", LOOSE) == NOTHING
-
-
-def test_tproxy_rules_of_an_older_configuration_are_ours() -> None:
-    older = BASE._replace(
-        inbound=BASE.inbound._replace(mode="TPROXY", mark=7), proxy=Proxy(uids=("5",))
-    )
-    saved = as_saved(plan(older, 4))
-
-    found = find_own(saved, PLAN)
-
-    marks = [hook for hook in found.hooks if hook.table == "mangle"]
-    everything = [
-        spec for place, specs in saved.items() if place[0] == "mangle" for spec in specs
-        if place[1] in rules.BUILT_IN_CHAINS
-    ]  # fmt: skip
-    assert [hook.spec for hook in marks] == everything
-    assert "mangle ISTIO_TPROXY is not planned" in differences(PLAN, found)
-
-
 def test_removal_deletes_jumps_before_it_flushes_and_drops_chains() -> None:
     lines = removal(own())["nat"]
 
-    assert lines[:2] == ["-D PREROUTING -p tcp -j ISTIO_INBOUND", "-D OUTPUT -j ISTIO_OUTPUT"]
+    assert lines[:2] == ["-D OUTPUT -j ISTIO_OUTPUT", "-D PREROUTING -p tcp -j ISTIO_INBOUND"]
     assert [line[:2] for line in lines] == ["-D"] * 2 + ["-F"] * 4 + ["-X"] * 4
+
+
+def test_a_rule_with_a_twin_is_deleted_by_number_the_last_one_first() -> None:
+    hooks = (
+        Hook("nat", "OUTPUT", 1, "-o a -j RETURN", has_twin=True),
+        Hook("nat", "OUTPUT", 3, "-o b -j RETURN"),
+        Hook("nat", "OUTPUT", 5, "-o a -j RETURN", has_twin=True),
+    )
+
+    assert removal(Own({}, hooks)) == {
+        "nat": ["-D OUTPUT 5", "-D OUTPUT -o b -j RETURN", "-D OUTPUT 1"]
+    }
 
 
 def test_replacing_nothing_is_installing() -> None:
