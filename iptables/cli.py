@@ -26,7 +26,13 @@ USAGE_STATUS: Final = 255  # traffic-capture.md section 2.3
 RESOLV_CONF: Final = "/etc/resolv.conf"
 SUMMARY: Final = (
     "Captures the traffic of this network namespace for Envoy: programs the packet filter,\n"
-    "or with --cleanup-only removes what it programmed."
+    "or with --cleanup-only removes what it programmed.\n\n"
+    "Variables without a flag: ENVOY_USER (istio-proxy), the proxy's user where no uid is given;\n"
+    "ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR (127.0.0.1/32), what counts as localhost;\n"
+    "ISTIO_OUTBOUND_OWNER_GROUPS (*) and ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE, groups whose\n"
+    "outbound traffic is captured, or not; DRY_RUN_FILE_PATH, where a dry run writes its transcript;\n"
+    f"{config.ALL_IDENTITIES} (false), loopback calls of every proxy identity\n"
+    "are captured, not only those of the first."
 )
 
 

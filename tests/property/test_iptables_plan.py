@@ -1,6 +1,6 @@
 """Whatever is asked for: plans install, differ, replace each other and go without a trace."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iptables import rules
@@ -20,6 +20,9 @@ FACTS = HostFacts(
     addresses=(InterfaceAddress("eth0", 2, 4, "10.0.0.7", is_up=True, is_loopback=False),),
     resolv_conf="nameserver 10.96.0.10\nnameserver fd00::10\n",
 )
+
+#: A loaded machine is no failure.
+unhurried = settings(deadline=None)
 
 
 @st.composite
@@ -58,6 +61,7 @@ def others(tables: Tables, planned: tuple[Table, ...]) -> dict[Place, list[str]]
     }
 
 
+@unhurried
 @given(planned=plans(), before=occupied())
 def test_installing_and_removing_is_no_change(planned: tuple[Table, ...], before: Tables) -> None:
     installed = restore(before, rules.render_plan(planned))
@@ -67,6 +71,7 @@ def test_installing_and_removing_is_no_change(planned: tuple[Table, ...], before
     assert restore(installed, replace(own, ())) == before
 
 
+@unhurried
 @given(first=plans(), second=plans(), before=occupied())
 def test_one_configuration_replaces_another(
     first: tuple[Table, ...], second: tuple[Table, ...], before: Tables
@@ -80,6 +85,7 @@ def test_one_configuration_replaces_another(
     assert others(replaced, second) == others(installed, second)
 
 
+@unhurried
 @given(planned=plans(), before=occupied(), committed=st.integers(0, 3))
 def test_a_change_that_fails_half_way_is_undone(
     planned: tuple[Table, ...], before: Tables, committed: int
@@ -91,6 +97,7 @@ def test_a_change_that_fails_half_way_is_undone(
     assert undone == before
 
 
+@unhurried
 @given(first=plans(), second=plans(), before=occupied(), committed=st.integers(0, 3))
 def test_a_replacement_that_fails_half_way_is_undone(
     first: tuple[Table, ...], second: tuple[Table, ...], before: Tables, committed: int
@@ -104,6 +111,7 @@ def test_a_replacement_that_fails_half_way_is_undone(
     assert undone == installed
 
 
+@unhurried
 @given(planned=plans())
 def test_every_chain_jumped_to_is_made_and_every_rule_says_why(planned: tuple[Table, ...]) -> None:
     for table in planned:
