@@ -10,8 +10,8 @@ class Cable(NamedTuple):
 
     node_ipv4: str = "10.244.7.1"
     pod_ipv4: str = "10.244.7.2"
-    node_ipv6: str = "fd00:10:244:7::1"
-    pod_ipv6: str = "fd00:10:244:7::2"
+    node_ipv6: str = "fd00:7::1"
+    pod_ipv6: str = "fd00:7::2"
 
     def node(self, family: Family) -> str:
         """Return the node's address."""

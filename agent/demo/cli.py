@@ -19,11 +19,14 @@ from agent.demo.report import Line, closing, heading, opening, summary
 from agent.demo.run import RunningPod, clear, pod_in
 from agent.demo.scenario import START_UP, Pod, Step, termination, traffic
 from agent.errors import AgentError, SystemRefusedError
-from iptables.flags import Flag, UsageError, parse_flags, render_help
+from iptables.flags import GLOBAL_FLAGS, Flag, UsageError, parse_flags, render_help
 
-FLAGS: Final = (Flag("keep", "bool", default=False, help="leave the pod running until Ctrl-C"),)
+FLAGS: Final = (
+    Flag("keep", "bool", default=False, help="leave the pod running until Ctrl-C"),
+    *GLOBAL_FLAGS,
+)
 HELP: Final = """\
-Show the agent at work, with a real Envoy, in about 15 seconds.
+Show the agent at work, with a real Envoy, in some ten seconds.
 
 A node and a pod, joined, are made of throw-away network namespaces. In the pod traffic is captured,
 agent and Envoy run as uid 1337 without capabilities, and an application answers. The demo asks the

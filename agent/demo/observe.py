@@ -62,7 +62,7 @@ def accepted(stats: str, port: int) -> int:
 
 
 def privileges(status: str) -> str:
-    """Return who a process is and what it may do beyond that.
+    """Return who a process is, uid:gid, and what it may do beyond that.
 
     Args:
         status: the text of its `/proc/<pid>/status`.
@@ -71,7 +71,7 @@ def privileges(status: str) -> str:
     uid, gid = (",".join(sorted(set(fields[name].split()))) for name in ("Uid", "Gid"))
     sets = {int(fields[name], 16) for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb")}
     allowed = "no capabilities" if sets == {0} else f"capabilities {max(sets):#x}"
-    return f"uid {uid}, gid {gid}, {allowed}"
+    return f"{uid}:{gid}, {allowed}"
 
 
 def can_make_namespaces(status: str) -> bool:

@@ -3,8 +3,8 @@
 from typing import Final, NamedTuple
 
 HEADINGS: Final = ("step", "expected", "seen", "ms")
-STEP_WIDTH: Final = 47
-EXPECTED_WIDTH: Final = 36
+STEP_WIDTH: Final = 37
+EXPECTED_WIDTH: Final = 27
 
 
 class Line(NamedTuple):

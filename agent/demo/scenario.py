@@ -78,7 +78,7 @@ START_UP: Final = (
     Step("istio-proxy: agent proxy, agent wait", "exit 0", lambda pod: pod.start()),
     Step(
         "its processes, the agent and Envoy",
-        "uid 1337, gid 1337, no capabilities",
+        "1337:1337, no capabilities",
         lambda pod: pod.privileges(),
     ),
     Step("the application; a server on the node", "listening", lambda pod: pod.serve()),

@@ -149,8 +149,10 @@ def test_a_flag_that_does_not_exist_is_refused_in_one_line() -> None:
     assert done.stderr == "Error: unknown flag --fast: --help lists the flags of this command\n"
 
 
-def test_the_help_is_complete() -> None:
-    done = subprocess.run([*AGENT, "--help"], capture_output=True, text=True, check=True)
+def test_the_help_is_complete_and_global_flags_are_taken() -> None:
+    done = subprocess.run(
+        [*AGENT, "--log_as_json", "--help"], capture_output=True, text=True, check=True
+    )
 
     assert "agent demo [flags]" in done.stdout
     assert "--keep" in done.stdout

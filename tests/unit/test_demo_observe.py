@@ -60,19 +60,19 @@ def test_a_port_without_listener_has_accepted_nothing() -> None:
 
 
 def test_a_process_without_privileges_says_so() -> None:
-    assert privileges(STATUS) == "uid 1337, gid 1337, no capabilities"
+    assert privileges(STATUS) == "1337:1337, no capabilities"
 
 
 def test_a_capability_that_could_be_had_is_told() -> None:
     status = STATUS.replace("CapBnd:\t0000000000000000", "CapBnd:\t0000000000001000")
 
-    assert privileges(status) == "uid 1337, gid 1337, capabilities 0x1000"
+    assert privileges(status) == "1337:1337, capabilities 0x1000"
 
 
 def test_users_that_differ_are_all_told() -> None:
     status = STATUS.replace("Uid:\t1337\t1337", "Uid:\t1337\t0")
 
-    assert privileges(status).startswith("uid 0,1337,")
+    assert privileges(status).startswith("0,1337:1337,")
 
 
 @pytest.mark.parametrize(

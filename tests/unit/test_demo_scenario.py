@@ -27,7 +27,7 @@ class IdealPod:
         return "exit 0"
 
     def privileges(self) -> str:
-        return "uid 1337, gid 1337, no capabilities"
+        return "1337:1337, no capabilities"
 
     def serve(self) -> str:
         return "listening"
