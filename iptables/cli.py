@@ -30,7 +30,7 @@ SUMMARY: Final = (
     "Variables without a flag: ENVOY_USER (istio-proxy), the proxy's user where no uid is given;\n"
     "ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR (127.0.0.1/32), what counts as localhost;\n"
     "ISTIO_OUTBOUND_OWNER_GROUPS (*) and ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE, groups whose\n"
-    "outbound traffic is captured, or not; DRY_RUN_FILE_PATH, where a dry run writes its transcript;\n"
+    "outbound traffic is captured, or not; DRY_RUN_FILE_PATH, a file for a dry run's transcript;\n"
     f"{config.ALL_IDENTITIES} (false), loopback calls of every proxy identity\n"
     "are captured, not only those of the first."
 )
