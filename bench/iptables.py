@@ -1,11 +1,11 @@
 """Whole-process time and memory of `istio-iptables`, which every pod's start waits for.
 
 Method: in a network namespace of its own with an address of each family, `agent istio-iptables`
-with the injector's arguments and both families is run on the nft tools: on clean tables, again with
-nothing to do, and to clean up, 30 rounds. Wall time is from spawn to reaped exit; CPU is user and
-system time of the process and the tools it ran (wait4). The kernel takes milliseconds to commit, and
-tens to delete, so both restores are also timed by themselves. Memory is VmHWM of the process, without
-its tools. Targets: performance.md, last table.
+with the injector's arguments and both families is run on the nft tools: on clean tables, again
+with nothing to do, and to clean up, 30 rounds. Wall time is from spawn to reaped exit; CPU is
+user and system time of the process and the tools it ran (wait4). The kernel takes milliseconds to
+commit, and tens to delete, so both restores are also timed by themselves. Memory is VmHWM of the
+process, without its tools. Targets: performance.md, last table.
 """
 
 import os
