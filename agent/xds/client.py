@@ -28,6 +28,7 @@ SERVICE: Final = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lack it
 CONNECT_MILLISECONDS: Final = 5000
 WINDOW_BYTES: Final = 1_048_576
+READ_BYTES: Final = 262_144
 USELESS: Final = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
 
 
@@ -96,7 +97,7 @@ class ControlPlane:
 
     def connect_early(self) -> None:
         """Begin to connect for the first stream, which Envoy opens in a moment."""
-        self._first = self._channel()
+        self._first = self._channel()  # with the root that was read a moment ago
         self._first.get_state(try_to_connect=True)
 
     async def open(self, kind: Kind) -> Upstream:
@@ -109,7 +110,10 @@ class ControlPlane:
         if channel is not None and channel.get_state() in USELESS:
             await channel.close(None)
             channel = None
-        return Upstream(channel or self._channel(), kind, self._metadata())
+        if channel is None:
+            self._reload_root()
+            channel = self._channel()
+        return Upstream(channel, kind, self._metadata())
 
     async def close(self) -> None:
         """Close the connection that no stream has used."""
@@ -125,7 +129,10 @@ class ControlPlane:
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
+            # A fixed window and small reads: what gRPC would take for speed is up to 25 MB.
             ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
+            ("grpc.http2.bdp_probe", 0),
+            ("grpc.experimental.tcp_max_read_chunk_size", READ_BYTES),
             # The only thing that bounds a connection attempt in gRPC (D-1).
             ("grpc.min_reconnect_backoff_ms", CONNECT_MILLISECONDS),
             ("grpc.enable_retries", 0),
@@ -136,7 +143,6 @@ class ControlPlane:
             ("grpc.ssl_target_name_override", settings.server_name),
             ("grpc.default_authority", settings.server_name),
         ]
-        self._reload_root()
         chain, key = self._client_pair()
         secured = grpc.ssl_channel_credentials(self._root_pem, key, chain)
         return grpc.aio.secure_channel(settings.address, secured, options)

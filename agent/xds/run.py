@@ -29,7 +29,7 @@ from agent.xds.endings import (
     upstream_ended,
 )
 from agent.xds.process import Allocator
-from agent.xds.server import Downstream, listening
+from agent.xds.server import STATUS, Downstream, listening
 from agent.xds.settings import XdsSettings
 from agent.xds.stream import AdsStream, Deliver, Drop, SendDownstream, SendUpstream
 from agent.xds.wire import WireError
@@ -125,8 +125,8 @@ class Relay:
         if ending.counter:
             self._count(ending.counter, **({"type": ending.kind} if ending.kind else {}))
         level = logging.WARNING if ending.kind == "error" else logging.INFO
-        code, details = ending.code, ending.details
-        log.log(level, "stream ended stream=%d code=%d details=%r", number, code, details)
+        code, details = STATUS[ending.code].name, ending.details
+        log.log(level, "stream ended stream=%d code=%s details=%r", number, code, details)
 
 
 async def _run(session: Session, taken_over: asyncio.Future[Ending]) -> Ending:
@@ -324,7 +324,8 @@ class UpstreamBackend:
         """Return how a stream ended, and keep it as a problem until there is an answer again."""
         ending = upstream_ended(code, details)
         if ending.kind == "error":
-            self._note(UPSTREAM, f"{self._control_plane.address}: status {code}: {details}")
+            where = f"{UPSTREAM} {self._control_plane.address}"
+            self._note(UPSTREAM, f"{where}: {STATUS[code].name}: {details}")
         return ending
 
 

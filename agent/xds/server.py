@@ -90,7 +90,7 @@ def _handlers(handle: Handle) -> "grpc.GenericRpcHandler[bytes, bytes]":
             # At once: grpc could not end a stream whose first write, with these, still waits.
             await context.send_initial_metadata(())
             ending = await handle(kind, Downstream(context))
-            context.set_code(STATUS.get(ending.code, grpc.StatusCode.UNKNOWN))
+            context.set_code(STATUS[ending.code])
             context.set_details(ending.details)
 
         return grpc.stream_stream_rpc_method_handler(stream)

@@ -318,7 +318,11 @@ async def test_consumed_types_are_subscribed_delivered_and_answered(
         asked = [await received(stream) for _ in range(5)]
         for nonce, bodies in (("1", [b"table"]), ("2", [b"garbage"]), ("3", [])):
             await stream.send(response(kind, NAME_TABLE, *bodies, nonce=nonce))
-        answers = [await received(stream) for _ in range(3)]
+        wrong = Resource(CLUSTER, "", "", b"")
+        await stream.send(
+            write_response(kind, NAME_TABLE, version="1", nonce="4", resources=[wrong])
+        )
+        answers = [await received(stream) for _ in range(4)]
         await stream.send(response(kind, CLUSTER))
 
         assert read_response(await call.receive()).type_url == CLUSTER
@@ -334,6 +338,7 @@ async def test_consumed_types_are_subscribed_delivered_and_answered(
         ("1", None),
         ("2", "no name table"),
         ("3", None),
+        ("4", f"expected a resource of {NAME_TABLE}, got {CLUSTER!r}"),
     ]
     assert delivered == [b"table", b"garbage", None]
 

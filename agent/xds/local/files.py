@@ -1,4 +1,4 @@
-"""A directory of resource files: what is in it, and when that changes.
+"""A directory of resource files: what is in it, and what it is after each change.
 
 A Kubernetes ConfigMap is changed by a rename of the `..data` link that its files point through,
 which the directory's watch sees as one event.
@@ -9,11 +9,13 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from inotify_simple import INotify, flags
 
 from agent.errors import AgentError
+from agent.xds.local.process import convert
+from agent.xds.snapshot import Snapshot
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 #: A file is looked at when it is complete: closed, or renamed into place. Not when created.
@@ -62,6 +64,38 @@ class ResourceDirectory:
                         await asyncio.sleep(SETTLE_SECONDS)
                 changed.clear()
                 yield
+
+
+class Follower(Protocol):
+    """Who serves what the directory holds."""
+
+    def serve(self, snapshot: Snapshot) -> None:
+        """Take another snapshot."""
+
+    def refuse(self, problem: str) -> None:
+        """Keep the last one, for a reason."""
+
+
+async def follow(directory: ResourceDirectory, follower: Follower) -> None:
+    """Give the follower what the directory holds, and each change of it, for ever."""
+    converted: dict[str, bytes] | None = None
+    async for _ in directory.changes():
+        try:
+            files = directory.read()
+        except OSError as error:
+            follower.refuse(f"{directory.path}: {error.strerror}")
+            continue
+        if files == converted:
+            continue
+        converted = files
+        if not files:
+            follower.refuse(f"{directory.path}: expected files named *.yaml, *.yml or *.json")
+            continue
+        snapshot, problem = await convert(str(directory.path), files)
+        if snapshot is None:
+            follower.refuse(problem)
+        else:
+            follower.serve(snapshot)
 
 
 @contextlib.contextmanager

@@ -20,11 +20,11 @@ class Conversion(NamedTuple):
     problem: str = ""
 
 
-async def convert(files: Mapping[str, bytes]) -> Conversion:
+async def convert(place: str, files: Mapping[str, bytes]) -> Conversion:
     """Return the resources in these files, by name, converted in a child process.
 
     The child carries protobuf and every Envoy type (some 60 MB); this process never does. Files
-    go in and resources come out as a delta response.
+    go in and resources come out as a delta response. `place` is where they lie, for messages.
     """
     packed = write_response(
         Kind.DELTA,
@@ -45,15 +45,16 @@ async def convert(files: Mapping[str, bytes]) -> Conversion:
         async with asyncio.timeout(CHILD_SECONDS):
             output, errors = await child.communicate(packed)
     except TimeoutError:
-        return Conversion(None, f"conversion took longer than {CHILD_SECONDS:g} seconds")
+        return Conversion(None, f"{place}: conversion took longer than {CHILD_SECONDS:g} seconds")
     finally:
         if child.returncode is None:
             child.kill()
             await child.wait()
     lines = errors.decode(errors="replace").strip().splitlines() or ["no output"]
     if child.returncode == BAD_DATA:
-        return Conversion(None, lines[-1])
+        return Conversion(None, f"{place}/{lines[-1]}")
     if child.returncode:
-        return Conversion(None, f"conversion failed: exit status {child.returncode}: {lines[-1]}")
+        problem = f"{place}: conversion failed: exit status {child.returncode}: {lines[-1]}"
+        return Conversion(None, problem)
     version, resources = read_resources(output)
     return Conversion(make_snapshot(version, resources))

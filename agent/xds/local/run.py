@@ -8,9 +8,6 @@ from typing import Any, Final
 
 from agent.xds.discovery import Kind
 from agent.xds.endings import ENVOY_LEFT, Ending, unreadable
-from agent.xds.local.files import ResourceDirectory
-from agent.xds.local.passthrough import passthrough
-from agent.xds.local.process import convert
 from agent.xds.resources import short_name
 from agent.xds.server import Downstream
 from agent.xds.settings import BUILTIN, XdsSettings
@@ -89,34 +86,16 @@ class LocalBackend:
         log.error("refused by Envoy type=%s reason=%r", short_name(type_url), error)
         self._note(type_url, problem)
 
-    async def follow(self, directory: ResourceDirectory) -> None:
-        """Serve what the directory holds, and each change of it; the last good set stays."""
-        converted: dict[str, bytes] | None = None
-        async for _ in directory.changes():
-            try:
-                files = directory.read()
-            except OSError as error:
-                self._refuse(f"{directory.path}: {error.strerror}")
-                continue
-            if files != converted:
-                converted = files
-                await self._convert(directory, files)
-
-    async def _convert(self, directory: ResourceDirectory, files: dict[str, bytes]) -> None:
-        if not files:
-            self._refuse(f"{directory.path}: expected files named *.yaml, *.yml or *.json")
-            return
-        snapshot, problem = await convert(files)
-        if snapshot is None:
-            self._refuse(f"{directory.path}/{problem}")
-            return
+    def serve(self, snapshot: Snapshot) -> None:
+        """Serve another snapshot from now on."""
+        log.info("serving local resources version=%s", snapshot.version)
         self._note(DIRECTORY, None)
-        log.info("serving local resources files=%d version=%s", len(files), snapshot.version)
         self.snapshot = snapshot
         for session in self.sessions:
             session.replace(snapshot)
 
-    def _refuse(self, problem: str) -> None:
+    def refuse(self, problem: str) -> None:
+        """Say why there is no other snapshot; the last one stays."""
         kept = f"version {self.snapshot.version} stays in force" if self.snapshot else "none served"
         log.error("local resources not taken (%s) reason=%r", kept, problem)
         self._note(DIRECTORY, f"{DIRECTORY}: {problem}")
@@ -130,13 +109,17 @@ async def local_backend(settings: XdsSettings, note: Note) -> AsyncIterator[Loca
         AgentError: there is no such directory.
     """
     if settings.local == BUILTIN:
+        from agent.xds.local.passthrough import passthrough  # noqa: PLC0415 - only here
+
         ipv4, ipv6, tproxy = settings.ipv4, settings.ipv6, settings.tproxy
         yield LocalBackend(note, passthrough(ipv4=ipv4, ipv6=ipv6, tproxy=tproxy))
         return
+    from agent.xds.local.files import ResourceDirectory, follow  # noqa: PLC0415 - a slow import
+
     directory = ResourceDirectory(settings.local)
     backend = LocalBackend(note)
     # No task group: it would wrap what the body raises in an exception group.
-    following = asyncio.create_task(backend.follow(directory))
+    following = asyncio.create_task(follow(directory, backend))
     try:
         yield backend
     finally:
