@@ -181,18 +181,14 @@ def _start(state: _State, subscription: Subscription) -> None:
 
 def _restate(state: _State, subscription: Subscription) -> None:
     """Take a later SotW request, which repeats all that its client wants."""
-    names = set(subscription.names) - {WILDCARD}
-    wildcard = WILDCARD in subscription.names or (state.wildcard and not subscription.names)
-    if names - state.names or (wildcard and not state.wildcard):
-        state.due = True
-    state.names, state.wildcard = names, wildcard
+    state.names = set(subscription.names) - {WILDCARD}
+    state.wildcard = WILDCARD in subscription.names or (state.wildcard and not subscription.names)
     state.sent = {name: version for name, version in state.sent.items() if state.wants(name)}
 
 
 def _change(state: _State, subscription: Subscription) -> None:
     """Take a later delta request, which says what its client wants more or no longer."""
     for name in subscription.names:
-        state.due = True
         state.sent.pop(name, None)  # whoever asks again has lost it
         if name == WILDCARD:
             state.wildcard = True

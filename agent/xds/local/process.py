@@ -35,6 +35,7 @@ async def convert(place: str, files: Mapping[str, bytes]) -> Conversion:
     )
     child = await asyncio.create_subprocess_exec(
         sys.executable,
+        "-P",  # what lies in the working directory is no module of ours
         "-m",
         "agent.xds.local",
         stdin=asyncio.subprocess.PIPE,
