@@ -1,0 +1,87 @@
+"""A relay to a plaintext control plane, a client on its socket, and what it counted."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from agent.xds.discovery import Kind, Resource, write_response
+from agent.xds.run import Consume, Relay, serving
+from agent.xds.settings import (
+    CredentialSettings,
+    KeepaliveSettings,
+    UpstreamSettings,
+    XdsSettings,
+)
+from tests.fakes.ads_client import AdsClient, ads_client
+
+CANCELLED = ("istiod_connection_terminations", "cancelled")
+ERROR = ("istiod_connection_terminations", "error")
+ENVOY_CANCELLED = ("envoy_connection_terminations", "cancelled")
+
+
+class Counts(Counter[tuple[str, str]]):
+    """Counters by name and type label; `changed` is set by each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed = asyncio.Event()
+
+    def add(self, name: str, amount: int = 1, **labels: str) -> None:
+        self[name, labels.get("type", "")] += amount
+        self.changed.set()
+
+    async def reach(self, key: tuple[str, str], value: int = 1) -> None:
+        async with asyncio.timeout(10):
+            while self[key] < value:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class Bench:
+    """A relay, its client and what it counted."""
+
+    def __init__(self, relay: Relay, client: AdsClient, counts: Counts, path: str) -> None:
+        self.relay = relay
+        self.client = client
+        self.counts = counts
+        self.path = path
+
+
+@contextlib.asynccontextmanager
+async def bench(
+    directory: Path,
+    address: str,
+    *,
+    deliver: Mapping[str, Consume] | None = None,
+    subscribe: tuple[str, ...] = (),
+    metadata: tuple[tuple[str, str], ...] = (("clusterid", ""),),
+    keepalive: KeepaliveSettings = KeepaliveSettings(),  # noqa: B008 - immutable
+    max_receive_bytes: int = 4_194_304,
+) -> AsyncIterator[Bench]:
+    """Run a relay to a plaintext control plane, and connect a client."""
+    settings = XdsSettings(
+        socket_path=str(directory / "proxy" / "XDS"),
+        upstream=UpstreamSettings(
+            address=address,
+            tls=False,
+            server_name="istiod",
+            credentials=CredentialSettings(),
+            metadata=metadata,
+            token_path=str(directory / "token"),
+        ),
+        keepalive=keepalive,
+        max_receive_bytes=max_receive_bytes,
+    )
+    counts = Counts()
+    async with (
+        serving(settings, count=counts.add, deliver=deliver, subscribe=subscribe) as relay,
+        ads_client(settings.socket_path) as client,
+    ):
+        yield Bench(relay, client, counts, settings.socket_path)
+
+
+def response(kind: Kind, type_url: str, *bodies: bytes, nonce: str = "n") -> bytes:
+    resources = [Resource(type_url, f"r{i}", "1", body) for i, body in enumerate(bodies)]
+    return write_response(kind, type_url, version="1", nonce=nonce, resources=resources)
