@@ -97,7 +97,10 @@ class ControlPlane:
 
     def connect_early(self) -> None:
         """Begin to connect for the first stream, which Envoy opens in a moment."""
-        self._first = self._channel()  # with the root that was read a moment ago
+        try:
+            self._first = self._channel()  # with the root that was read a moment ago
+        except (OSError, ValueError):
+            return  # the stream will meet the same, and say so
         self._first.get_state(try_to_connect=True)
 
     async def open(self, kind: Kind) -> Upstream:

@@ -185,18 +185,20 @@ async def test_a_key_that_does_not_fit_fails_the_handshake(tmp_path: Path) -> No
     assert code is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_a_key_that_cannot_be_read_is_no_channel(tmp_path: Path) -> None:
+async def test_a_key_that_cannot_be_read_is_no_channel_until_it_can(tmp_path: Path) -> None:
     (tmp_path / "root.pem").write_bytes(AUTHORITY.root)
-    write_pair(tmp_path, AUTHORITY.issue("me"))
+    pair = AUTHORITY.issue("me")
+    write_pair(tmp_path, pair)
+    (tmp_path / "key.pem").unlink()
     async with (
         control_plane(pair=AUTHORITY.issue(SERVER_NAME)) as plane,
         relaying(settings(tmp_path, plane, provisioned=True)) as (relay, client),
     ):
-        client.open(Kind.DELTA)
-        await plane.accept()
-        (tmp_path / "key.pem").unlink()
         code, details = await client.open(Kind.DELTA).status()
         problem = relay.problem()
+        write_pair(tmp_path, pair)
+        client.open(Kind.DELTA)
+        await plane.accept()
 
     assert code is grpc.StatusCode.UNAVAILABLE
     assert "no channel to the control plane" in details
