@@ -165,7 +165,7 @@ def _change(
 ) -> None:
     """Change the rules, and Envoy's passthrough address with them: all of it or nothing."""
     names = _names(plans)
-    is_there = any(item.address == str(PASSTHROUGH_IPV6) for item in facts.addresses)
+    is_there = any(item.address == PASSTHROUGH_IPV6 for item in facts.addresses)
     is_added = False
     if capture.families.ipv6 and not is_there and not actions.cleanup_only:
         is_added = client.add_passthrough_address()

@@ -26,7 +26,7 @@ def interface_addresses() -> list[InterfaceAddress]:
         SystemRefusedError: the kernel could not be asked.
     """
     links = _dump(netlink.dump_links())
-    return netlink.interface_addresses(links, _dump(netlink.dump_addresses()))
+    return netlink.interface_addresses(links, _dump(netlink.dump_addresses()), _socket.inet_ntop)
 
 
 def add_passthrough_address() -> bool:

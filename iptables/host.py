@@ -65,7 +65,7 @@ def families(addresses: Iterable[InterfaceAddress], *, dual_stack: bool) -> Fami
         return None
     ipv6 = [item.address for item in counted if item.family == 6]  # noqa: PLR2004 - IPv6
     is_captured = bool(ipv6) if dual_stack else counted[0].address in ipv6
-    foreign = [address for address in ipv6 if address != str(PASSTHROUGH_IPV6)]
+    foreign = [address for address in ipv6 if address != PASSTHROUGH_IPV6]
     return Families(
         ipv6=is_captured,
         has_ipv4=len(ipv6) < len(counted),

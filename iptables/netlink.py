@@ -7,13 +7,13 @@ Source: linux/netlink.h, linux/rtnetlink.h, linux/if_addr.h, linux/if.h.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
-from ipaddress import IPv6Address, ip_address
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
 Family = Literal[4, 6]
 
 ADDRESS_FAMILIES: Final[dict[int, Family]] = {2: 4, 10: 6}  # AF_INET, AF_INET6
+AF_INET: Final = 2
 AF_INET6: Final = 10
 
 ERROR: Final = 2  # NLMSG_ERROR; with the number 0 it is an acknowledgement
@@ -44,7 +44,10 @@ IFF_LOOPBACK: Final = 0x8
 
 LOOPBACK_INDEX: Final = 1  # in every namespace: the kernel creates `lo` first
 #: Where Envoy's inbound passthrough cluster binds; 127.0.0.6's twin, which needs no address.
-PASSTHROUGH_IPV6: Final = IPv6Address("::6")
+PASSTHROUGH_IPV6: Final = "::6"
+PASSTHROUGH_PACKED: Final = bytes(15) + b"\x06"
+IPV4_MAPPED: Final = "::ffff:"
+IPV4_BYTES: Final = 4
 
 
 class Message(NamedTuple):
@@ -100,7 +103,7 @@ def remove_passthrough_address() -> bytes:
 
 
 def _passthrough_body() -> bytes:
-    packed = PASSTHROUGH_IPV6.packed
+    packed = PASSTHROUGH_PACKED
     head = ADDRESS.pack(AF_INET6, 128, 0, 0, LOOPBACK_INDEX)
     return head + _attribute(IFA_LOCAL, packed) + _attribute(IFA_ADDRESS, packed)
 
@@ -147,9 +150,14 @@ def _attributes(body: bytes, offset: int) -> dict[int, bytes]:
 
 
 def interface_addresses(
-    links: Iterable[Message], addresses: Iterable[Message]
+    links: Iterable[Message], addresses: Iterable[Message], text: Callable[[int, bytes], str]
 ) -> list[InterfaceAddress]:
     """Return all addresses: IPv4 by interface index, then IPv6 likewise.
+
+    Args:
+        links: answers to `dump_links`.
+        addresses: answers to `dump_addresses`.
+        text: the canonical text of an address, from its family and bytes: inet_ntop.
 
     Source: traffic-capture.md section 3.1 step 4.
     """
@@ -161,18 +169,21 @@ def interface_addresses(
         packed = attributes.get(IFA_LOCAL) or attributes.get(IFA_ADDRESS)
         link = by_index.get(index)
         if kind in ADDRESS_FAMILIES and packed and link:
-            found.append((kind, _interface_address(link, packed)))
+            found.append((kind, _interface_address(link, packed, text)))
     return [item for _, item in sorted(found, key=lambda pair: (pair[0], pair[1].ifindex))]
 
 
-def _interface_address(link: Link, packed: bytes) -> InterfaceAddress:
-    address = ip_address(packed)
-    address = getattr(address, "ipv4_mapped", None) or address
+def _interface_address(
+    link: Link, packed: bytes, text: Callable[[int, bytes], str]
+) -> InterfaceAddress:
+    address = text(AF_INET if len(packed) == IPV4_BYTES else AF_INET6, packed)
+    if "." in address:  # an IPv4-mapped one counts as the IPv4 address it stands for
+        address = address.removeprefix(IPV4_MAPPED)
     return InterfaceAddress(
         interface=link.name,
         ifindex=link.ifindex,
-        family=address.version,
-        address=str(address),
+        family=6 if ":" in address else 4,
+        address=address,
         is_up=bool(link.flags & IFF_UP),
         is_loopback=bool(link.flags & IFF_LOOPBACK),
     )

@@ -4,8 +4,7 @@ Source: performance.md, "gRPC and the allocator" and rule 8.
 """
 
 import asyncio
-import ctypes
-from typing import Final
+from typing import Any, Final
 
 M_MMAP_THRESHOLD: Final = -3
 MMAP_THRESHOLD_BYTES: Final = 65536
@@ -22,9 +21,17 @@ class Allocator:
     """
 
     def __init__(self) -> None:
+        self._trim: Any = None
+        self._later: asyncio.TimerHandle | None = None
+
+    def prepare(self) -> None:
+        """Fix the threshold; called before the first message, when Envoy has its configuration."""
+        if self._trim is not None:
+            return
+        import ctypes  # noqa: PLC0415 - 1 ms that Envoy need not wait for
+
         libc = ctypes.CDLL(None)
         self._trim = getattr(libc, "malloc_trim", None)
-        self._later: asyncio.TimerHandle | None = None
         mallopt = getattr(libc, "mallopt", None)
         if mallopt is not None:
             mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)

@@ -307,6 +307,7 @@ class UpstreamBackend:
         except (OSError, ValueError) as error:
             self._note(UPSTREAM, f"{UPSTREAM}: {error}")
             return channel_failed(str(error))
+        self.allocator.prepare()  # while gRPC's own threads connect
         return RelayedSession(self, upstream, downstream, kind, number)
 
     def measure_request(self, size: int) -> None:

@@ -2,6 +2,7 @@
 
 import struct
 from ipaddress import ip_address
+from socket import inet_ntop
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_ipv4_comes_first_each_family_by_interface_index() -> None:
         address(1, local="127.0.0.1", address="127.0.0.1"),
     ]
 
-    found = netlink.interface_addresses(links, addresses)
+    found = netlink.interface_addresses(links, addresses, inet_ntop)
 
     assert found == [
         InterfaceAddress("a", 1, 4, "127.0.0.1", is_up=True, is_loopback=True),
@@ -102,7 +103,9 @@ def test_ipv4_comes_first_each_family_by_interface_index() -> None:
 
 
 def test_a_mapped_address_is_ipv4() -> None:
-    (found,) = netlink.interface_addresses([link(1, "a")], [address(1, address="::ffff:10.0.0.1")])
+    (found,) = netlink.interface_addresses(
+        [link(1, "a")], [address(1, address="::ffff:10.0.0.1")], inet_ntop
+    )
 
     assert (found.family, found.address) == (4, "10.0.0.1")
 
@@ -113,4 +116,7 @@ def test_an_address_without_interface_text_or_known_family_is_left_out() -> None
 
     links = [link(1, "a")]
 
-    assert netlink.interface_addresses(links, [strange, bare, address(9, address="::1")]) == []
+    assert (
+        netlink.interface_addresses(links, [strange, bare, address(9, address="::1")], inet_ntop)
+        == []
+    )
