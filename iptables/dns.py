@@ -22,9 +22,15 @@ APPLICATION_ZONE: Final = TrackInZone(2)
 LENGTHS: Final = {4: 32, 6: 128}
 
 
-def rules(capture: DnsCapture, family: Family, owners: Sequence[Owner]) -> Iterator[Rule]:
-    """Yield the rules of a family; owners are the proxy's identities."""
-    blocks = [f"{server}/{LENGTHS[family]}" for server in capture.servers.of(family)]
+def rules(
+    capture: DnsCapture, families: Sequence[Family], owners: Sequence[Owner]
+) -> Iterator[Rule]:
+    """Yield the rules of some families together; owners are the proxy's identities."""
+    blocks = [
+        f"{server}/{LENGTHS[family]}"
+        for family in families
+        for server in capture.servers.of(family)
+    ]
     has_targets = capture.is_all or bool(blocks)
     yield Rule("raw", "OUTPUT", (), Jump("ISTIO_OUTPUT_DNS"), "DNS flows are told apart here")
     if has_targets:

@@ -1,7 +1,8 @@
-"""The rules that a capture configuration yields, for one address family.
+"""The rules that a capture configuration yields, for one address family or for both together.
 
 Each function below yields the rules of one concern, in the reference's order: the text of the
-whole is the reference's to the letter, which the golden files hold.
+whole is the reference's to the letter, which the golden files hold. A rule that names an address
+comes once for each family, the others come once.
 
 Outbound, a packet meets in nat/ISTIO_OUTPUT: excluded ports, Envoy's own loopback traffic, the
 application's, the rest of the proxy's, exempt groups, DNS, localhost, excluded and included
@@ -15,6 +16,7 @@ from typing import Final, NamedTuple
 
 from iptables import dns, rules
 from iptables.config import CaptureConfig
+from iptables.lists import Ranges
 from iptables.netlink import PASSTHROUGH_IPV6, Family
 from iptables.rules import (
     ACCEPT,
@@ -48,20 +50,33 @@ LOOPBACK_OUT: Final = Interface("out", "lo")
 
 
 class Scope(NamedTuple):
-    """A configuration, seen from one address family."""
+    """A configuration, seen from the address families that rules are for."""
 
     config: CaptureConfig
-    family: Family
+    families: tuple[Family, ...]
 
     @property
-    def localhost(self) -> str:
-        """Return the destinations that are this host, never captured."""
-        return self.config.outbound.loopback_ipv4 if self.family == IPV4 else "::1/128"
+    def localhost(self) -> list[str]:
+        """Return the destinations that are this host, never captured, by family."""
+        ipv4 = self.config.outbound.loopback_ipv4
+        return [ipv4 if family == IPV4 else "::1/128" for family in self.families]
 
     @property
-    def passthrough(self) -> str:
-        """Return the source of Envoy's inbound passthrough connections."""
-        return PASSTHROUGH_IPV4 if self.family == IPV4 else f"{PASSTHROUGH_IPV6}/128"
+    def elsewhere(self) -> list[Address]:
+        """Return, by family, what matches destinations that are not this host."""
+        return [Address("destination", block, inverted=True) for block in self.localhost]
+
+    @property
+    def passthrough(self) -> list[Address]:
+        """Return, by family, what matches Envoy's inbound passthrough connections."""
+        ipv6 = f"{PASSTHROUGH_IPV6}/128"
+        blocks = [PASSTHROUGH_IPV4 if family == IPV4 else ipv6 for family in self.families]
+        return [Address("source", block) for block in blocks]
+
+    def destinations(self, ranges: Ranges) -> list[Address]:
+        """Return what matches the destinations in ranges, by family."""
+        blocks = (block for family in self.families for block in ranges.of(family))
+        return [Address("destination", block) for block in blocks]
 
     @property
     def is_transparent(self) -> bool:
@@ -78,11 +93,11 @@ class Scope(NamedTuple):
         ]
 
 
-def plan(config: CaptureConfig, family: Family) -> tuple[Table, ...]:
-    """Return the tables of rules for a family, tables by name; none in mode NONE."""
+def plan(config: CaptureConfig, *families: Family) -> tuple[Table, ...]:
+    """Return the tables of rules for a family, or for both; by name, none in mode NONE."""
     if config.inbound.mode == "NONE":
         return ()
-    scope = Scope(config, family)
+    scope = Scope(config, families)
     return rules.tables(
         [
             *_interfaces(scope),
@@ -92,7 +107,7 @@ def plan(config: CaptureConfig, family: Family) -> tuple[Table, ...]:
             *_excluded_ports(scope),
             *_identities(scope),
             *_groups(scope),
-            *(dns.rules(config.dns, family, scope.owners) if config.dns else ()),
+            *(dns.rules(config.dns, families, scope.owners) if config.dns else ()),
             *_destinations(scope),
             *_transparent_tail(scope),
         ]
@@ -186,13 +201,10 @@ def _transparent_chains(scope: Scope) -> Iterator[Rule]:
         "mangle", "ISTIO_DIVERT", (), SetMark(mark), "the mark routes the packet to this host"
     )
     yield Rule("mangle", "ISTIO_DIVERT", (), ACCEPT, "it is Envoy's already")
-    yield Rule(
-        "mangle",
-        "ISTIO_TPROXY",
-        (Address("destination", scope.localhost, inverted=True), TCP),
-        TransparentProxy(mark, scope.config.listeners.inbound_port),
-        "to Envoy's inbound listener, destination kept",
-    )
+    proxy = TransparentProxy(mark, scope.config.listeners.inbound_port)
+    why = "to Envoy's inbound listener, destination kept"
+    for elsewhere in scope.elsewhere:
+        yield Rule("mangle", "ISTIO_TPROXY", (elsewhere, TCP), proxy, why)
 
 
 def _excluded_ports(scope: Scope) -> Iterator[Rule]:
@@ -204,13 +216,9 @@ def _excluded_ports(scope: Scope) -> Iterator[Rule]:
         why = f"outbound port {ports} is excluded from capture"
         yield Rule("nat", "ISTIO_OUTPUT", (TCP, port), RETURN, why)
         yield Rule("nat", "ISTIO_OUTPUT", (UDP, port), RETURN, why)
-    yield Rule(
-        "nat",
-        "ISTIO_OUTPUT",
-        (LOOPBACK_OUT, Address("source", scope.passthrough)),
-        RETURN,
-        "Envoy delivers to the application; back to Envoy it would loop for ever",
-    )
+    why = "Envoy delivers to the application; back to Envoy it would loop for ever"
+    for passthrough in scope.passthrough:
+        yield Rule("nat", "ISTIO_OUTPUT", (LOOPBACK_OUT, passthrough), RETURN, why)
 
 
 def _identities(scope: Scope) -> Iterator[Rule]:
@@ -220,30 +228,28 @@ def _identities(scope: Scope) -> Iterator[Rule]:
     """
     if scope.config.proxy.all_identities:
         for owner in scope.owners:
-            yield _call_of_itself(scope, owner, spares_dns=scope.config.dns is not None)
+            yield from _calls_of_itself(scope, owner, spares_dns=scope.config.dns is not None)
         yield from _application_loopback(scope, scope.owners)
         for owner in scope.owners:
             yield _proxy_traffic(owner)
         return
     for owner in scope.owners:
         is_user = owner.kind == "uid"  # the reference spares DNS for users only
-        yield _call_of_itself(scope, owner, spares_dns=is_user and scope.config.dns is not None)
+        spares_dns = is_user and scope.config.dns is not None
+        yield from _calls_of_itself(scope, owner, spares_dns=spares_dns)
         yield from _application_loopback(scope, [owner])
         yield _proxy_traffic(owner)
 
 
-def _call_of_itself(scope: Scope, owner: Owner, *, spares_dns: bool) -> Rule:
+def _calls_of_itself(scope: Scope, owner: Owner, *, spares_dns: bool) -> Iterator[Rule]:
     tunnel = str(scope.config.listeners.tunnel_port)
     spared: Match = Port("destination", tunnel, inverted=True)
     if spares_dns:
         spared = Ports((dns.PORT, tunnel), inverted=True)
-    return Rule(
-        "nat",
-        "ISTIO_OUTPUT",
-        (LOOPBACK_OUT, Address("destination", scope.localhost, inverted=True), TCP, spared, owner),
-        Jump("ISTIO_IN_REDIRECT"),
-        "Envoy calls this pod's own service: over lo it would miss the inbound listener",
-    )
+    why = "Envoy calls this pod's own service: over lo it would miss the inbound listener"
+    for elsewhere in scope.elsewhere:
+        call = (LOOPBACK_OUT, elsewhere, TCP, spared, owner)
+        yield Rule("nat", "ISTIO_OUTPUT", call, Jump("ISTIO_IN_REDIRECT"), why)
 
 
 def _application_loopback(scope: Scope, owners: list[Owner]) -> Iterator[Rule]:
@@ -280,12 +286,12 @@ def _groups(scope: Scope) -> Iterator[Rule]:
 def _destinations(scope: Scope) -> Iterator[Rule]:
     """Source: section 5.2 steps 24 to 27."""
     outbound = scope.config.outbound
-    to_localhost = (Address("destination", scope.localhost),)
     why = "traffic to localhost is not captured"
-    yield Rule("nat", "ISTIO_OUTPUT", to_localhost, RETURN, why)
-    for cidr in outbound.exclude_ranges.of(scope.family):
-        why = f"destination {cidr} is excluded from capture"
-        yield Rule("nat", "ISTIO_OUTPUT", (Address("destination", cidr),), RETURN, why)
+    for block in scope.localhost:
+        yield Rule("nat", "ISTIO_OUTPUT", (Address("destination", block),), RETURN, why)
+    for excluded in scope.destinations(outbound.exclude_ranges):
+        why = f"destination {excluded.cidr} is excluded from capture"
+        yield Rule("nat", "ISTIO_OUTPUT", (excluded,), RETURN, why)
     for ports in outbound.ports:
         why = f"outbound port {ports} is captured"
         to_port = (TCP, Port("destination", ports))
@@ -294,11 +300,10 @@ def _destinations(scope: Scope) -> Iterator[Rule]:
         why = "every other destination is captured"
         yield Rule("nat", "ISTIO_OUTPUT", (), Jump("ISTIO_REDIRECT"), why)
         yield from _virtual_interfaces(scope, ())
-    for cidr in outbound.ranges.of(scope.family):
-        to_range = Address("destination", cidr)
-        yield from _virtual_interfaces(scope, (to_range,))
-        why = f"destination {cidr} is captured"
-        yield Rule("nat", "ISTIO_OUTPUT", (to_range,), Jump("ISTIO_REDIRECT"), why)
+    for included in scope.destinations(outbound.ranges):
+        yield from _virtual_interfaces(scope, (included,))
+        why = f"destination {included.cidr} is captured"
+        yield Rule("nat", "ISTIO_OUTPUT", (included,), Jump("ISTIO_REDIRECT"), why)
 
 
 def _virtual_interfaces(scope: Scope, matches: tuple[Match, ...]) -> Iterator[Rule]:
@@ -321,19 +326,20 @@ def _transparent_tail(scope: Scope) -> Iterator[Rule]:
     yield Rule("mangle", "PREROUTING", (TCP, marked), CopyMark("save"), why)
     why = "Envoy's delivery to the application keeps its mark"
     yield Rule("mangle", "OUTPUT", (TCP, LOOPBACK_OUT, marked), RETURN, why)
-    elsewhere = Address("destination", scope.localhost, inverted=True)
+    why = "the proxy's call of its own pod is told apart from the application's"
     for owner in scope.owners:
-        why = "the proxy's call of its own pod is told apart from the application's"
-        call = (elsewhere, TCP, LOOPBACK_OUT, owner)
-        yield Rule("mangle", "OUTPUT", call, SetMark(OUTBOUND_MARK), why)
+        for elsewhere in scope.elsewhere:
+            call = (elsewhere, TCP, LOOPBACK_OUT, owner)
+            yield Rule("mangle", "OUTPUT", call, SetMark(OUTBOUND_MARK), why)
     on_connection = (TCP, Mark("connection", mark))
     why = "the application's reply is routed to Envoy, not out"
     yield Rule("mangle", "OUTPUT", on_connection, CopyMark("restore"), why)
     why = "Envoy's delivery is not captured again"
     yield Rule("mangle", "ISTIO_INBOUND", (TCP, marked), RETURN, why, position=1)
     loopback_in = Interface("in", "lo")
-    passthrough = (TCP, Address("source", scope.passthrough), loopback_in)
-    yield Rule("mangle", "ISTIO_INBOUND", passthrough, RETURN, why, position=2)
+    for passthrough in scope.passthrough:
+        delivery = (TCP, passthrough, loopback_in)
+        yield Rule("mangle", "ISTIO_INBOUND", delivery, RETURN, why, position=2)
     unmarked = (TCP, loopback_in, Mark("packet", OUTBOUND_MARK, inverted=True))
     why = "the application calls its own pod: left alone"
     yield Rule("mangle", "ISTIO_INBOUND", unmarked, RETURN, why, position=3)
