@@ -36,6 +36,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
         "counter", "The total number of streams from Envoy that ended, by how."
     ),
     "xds_proxy_requests": Family("counter", "The total number of xDS requests sent upstream."),
+    "pilot_xds_recv_max": Family(
+        "gauge", "The largest size in bytes of a message received from Envoy so far."
+    ),
     "xds_proxy_responses": Family("counter", "The total number of xDS responses received."),
 }
 
