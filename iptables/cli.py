@@ -5,21 +5,23 @@ Source: traffic-capture.md sections 1, 2, 3, 10 and 13.
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
 from iptables import client, config, report, rules, run
 from iptables.config import Actions, CaptureConfig
-from iptables.decide import Plans
+from iptables.decide import Change, Plans
 from iptables.errors import CaptureError, ConfigError
 from iptables.flags import Parsed, UsageError, parse_flags, render_help
 from iptables.host import Account, HostFacts
 from iptables.installed import as_saved, replace
 from iptables.log import Log, open_log
-from iptables.netlink import PASSTHROUGH_IPV6
 from iptables.normal import Names
 from iptables.options import FLAGS
 from iptables.ownership import find_own
 from iptables.plan import plan
+from iptables.routing import changes
+from iptables.routing import client as routing
 from iptables.rules import Owner
 
 USAGE_STATUS: Final = 255  # traffic-capture.md section 2.3
@@ -73,7 +75,7 @@ def _capture(flags: Parsed, environ: Mapping[str, str], log: Log) -> None:
     log.write("info", report.settings(capture, actions, dual_stack=flags.is_on("dual-stack")))
     for warning in settings.warnings:
         log.write("warn", warning)
-    _refuse_unsupported(capture, actions)
+    _refuse_unsupported(actions)
     plans = {family: plan(capture, family) for family in run.FAMILIES}
     if actions.skip_rule_apply:
         log.write("info", "rules are left as they are, as --skip-rule-apply asks")
@@ -110,14 +112,12 @@ def _account(name: str) -> Account | None:
     return Account(entry.pw_uid, entry.pw_gid)
 
 
-def _refuse_unsupported(capture: CaptureConfig, actions: Actions) -> None:
+def _refuse_unsupported(actions: Actions) -> None:
     wanted = {
         "--native-nftables": actions.native_nftables,
         "--run-validation": actions.run_validation,
         "--cni-mode": actions.cni_mode,
         "--network-namespace": bool(actions.network_namespace),
-        "--istio-inbound-interception-mode=TPROXY": capture.inbound.mode == "TPROXY"
-        and not (actions.dry_run or actions.cleanup_only or actions.skip_rule_apply),
     }
     problems = [f"{flag} is not supported yet" for flag, is_wanted in wanted.items() if is_wanted]
     if problems:
@@ -163,22 +163,15 @@ def _change(
     facts: HostFacts,
     log: Log,
 ) -> None:
-    """Change the rules, and Envoy's passthrough address with them: all of it or nothing."""
-    names = _names(plans)
-    is_there = any(item.address == PASSTHROUGH_IPV6 for item in facts.addresses)
-    is_added = False
-    if capture.families.ipv6 and not is_there and not actions.cleanup_only:
-        is_added = client.add_passthrough_address()
-        log.write("info", "Added ::6 address on the loopback iface")
-    try:
-        run.apply(plans, actions, capture.families, names, log)
-    except CaptureError:
-        if is_added:
-            client.remove_passthrough_address()
-        raise
-    if is_there and actions.cleanup_only:
-        client.remove_passthrough_address()
-        log.write("info", "Removed ::6 address from the loopback iface")
+    """Change the rules, and the routing that goes with them: all of it or nothing."""
+
+    def around(made: Sequence[Change]) -> AbstractContextManager[None]:
+        installed = [(change.store.family, change.before) for change in made]
+        marks = changes.marks(capture, installed, actions)
+        wanted = changes.mark_changes(marks, routing.find(marks))
+        return routing.changed([*changes.address_changes(capture, facts, actions), *wanted], log)
+
+    run.apply(plans, actions, capture.families, _names(plans), log, around=around)
 
 
 def _show(plans: Plans, actions: Actions, log: Log) -> None:

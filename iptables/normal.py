@@ -55,6 +55,14 @@ def target(spec: str) -> str:
     return ""
 
 
+def mark_of(spec: str) -> int | None:
+    """Return the mark that a TPROXY rule gives, None for any other rule."""
+    for option, value, _ in _options(spec):
+        if option == "--tproxy-mark":
+            return int(value.partition("/")[0], 0)
+    return None
+
+
 def normal_form(spec: str, names: Names = NO_NAMES) -> Form:
     """Return the normal form of a rule.
 

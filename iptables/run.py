@@ -8,7 +8,8 @@ Source: traffic-capture.md sections 8, 9 and 17.22.
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from iptables import decide, installed, ownership
@@ -40,6 +41,10 @@ TABLE_MODULES: Final[Mapping[tuple[Variant, Family], str]] = {
 }
 
 
+#: Takes the changes to be made; what it returns holds while they are made.
+Around = Callable[[Sequence[Change]], AbstractContextManager[None]]
+
+
 class RefusedError(SystemRefusedError):
     """A tool refused a change, and all of it was undone; `trouble` says where that failed."""
 
@@ -50,15 +55,31 @@ class RefusedError(SystemRefusedError):
         self.trouble = trouble
 
 
-def apply(plans: Plans, actions: Actions, families: Families, names: Names, log: Log) -> None:
+def apply(
+    plans: Plans,
+    actions: Actions,
+    families: Families,
+    names: Names,
+    log: Log,
+    *,
+    around: Around = lambda _: nullcontext(),
+) -> None:
     """Install the plans of the captured families, or with `cleanup_only` remove all of ours.
+
+    Args:
+        plans: the rules of both families, captured or not.
+        actions: what the user asked for.
+        families: which are captured.
+        names: numbers of the users and groups that rules name.
+        log: where to say what is done.
+        around: what else changes together with the rules, and is undone if they are refused.
 
     Raises:
         SystemRefusedError: no variant of the tools can do it.
         CaptureError: rules of ours differ from the plan and are not to be replaced.
     """
     try:
-        decision = _apply(plans, actions, families, names, log)
+        decision = _apply(plans, actions, families, names, log, around=around)
     except SystemRefusedError as error:
         if lacks_net_admin():
             raise SystemRefusedError(
@@ -72,7 +93,9 @@ def apply(plans: Plans, actions: Actions, families: Families, names: Names, log:
             _verify(store, plans[store.family], names, log)
 
 
-def _apply(plans: Plans, actions: Actions, families: Families, names: Names, log: Log) -> Decision:
+def _apply(
+    plans: Plans, actions: Actions, families: Families, names: Names, log: Log, *, around: Around
+) -> Decision:
     """Try one variant after the other until a change is accepted.
 
     The change itself is the test of a variant: a probe proves little about every table, match
@@ -91,7 +114,8 @@ def _apply(plans: Plans, actions: Actions, families: Families, names: Names, log
         if decision.changes:
             log.write("info", REMOVING if actions.cleanup_only else INSTALLING)
         try:
-            commit(decision.changes, names, log)
+            with around(decision.changes):
+                commit(decision.changes, names, log)
         except RefusedError as error:
             stores = _without(stores, error)
             log.write("warn", f"{error}; trying the other variant")

@@ -311,20 +311,6 @@ def test_a_dry_run_of_a_cleanup_prints_what_removes_this_configuration(inside: N
     assert not any(dump(inside).values())
 
 
-def test_tproxy_is_only_shown_and_cleaned_up_so_far(inside: Namespace) -> None:
-    tproxy = ("-m", "TPROXY", "-b", "*", "-u", "1337")
-    shown = capture(inside, *tproxy, "--dry-run", "--log_target=stderr").stdout
-    inside.run("iptables-nft-restore", "--noflush", text=shown)
-
-    done = capture(inside, *tproxy, status=1)
-
-    assert "not supported yet" in errors(done)[0]
-    capture(inside, *INJECTED, "--reconcile")
-    assert "MARK" not in str(dump(inside))
-    capture(inside, "--cleanup-only")
-    assert not any(dump(inside).values())
-
-
 @pytest.mark.parametrize(
     ("argv", "named"),
     [
