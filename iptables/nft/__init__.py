@@ -1,0 +1,1 @@
+"""The plan as native nftables: its text, what is installed of it, and how that is changed."""
