@@ -15,6 +15,7 @@ from iptables.errors import CaptureError, ConfigError
 from iptables.flags import Parsed, UsageError, parse_flags, render_help
 from iptables.host import Account, HostFacts
 from iptables.installed import as_saved, replace
+from iptables.lock import client as lock
 from iptables.log import Log, open_log
 from iptables.normal import Names
 from iptables.options import FLAGS
@@ -171,7 +172,9 @@ def _change(
         wanted = changes.mark_changes(marks, routing.find(marks))
         return routing.changed([*changes.address_changes(capture, facts, actions), *wanted], log)
 
-    run.apply(plans, actions, capture.families, _names(plans), log, around=around)
+    names = _names(plans)
+    with lock.held(log):
+        run.apply(plans, actions, capture.families, names, log, around=around)
 
 
 def _show(plans: Plans, actions: Actions, log: Log) -> None:

@@ -33,7 +33,7 @@ def add_passthrough_address() -> bool:
     """Put ::6/128 on `lo`; return False if it was there."""
     number = _acknowledge(netlink.add_passthrough_address())
     if number not in (0, errno.EEXIST):
-        raise SystemRefusedError(f"adding ::6/128 to lo: {_reason(number)}")
+        raise SystemRefusedError(f"adding ::6/128 to lo: {reason(number)}")
     return number == 0
 
 
@@ -41,11 +41,12 @@ def remove_passthrough_address() -> bool:
     """Take ::6/128 off `lo`; return False if it was not there."""
     number = _acknowledge(netlink.remove_passthrough_address())
     if number not in (0, errno.EADDRNOTAVAIL):
-        raise SystemRefusedError(f"removing ::6/128 from lo: {_reason(number)}")
+        raise SystemRefusedError(f"removing ::6/128 from lo: {reason(number)}")
     return number == 0
 
 
-def _reason(number: int) -> str:
+def reason(number: int) -> str:
+    """Return what an errno of the kernel's answer means, and what to do about it."""
     hint = ": the process needs CAP_NET_ADMIN" if number == errno.EPERM else ""
     return f"{os.strerror(number)}{hint}"
 

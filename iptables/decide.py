@@ -73,6 +73,7 @@ class _Found(NamedTuple):
     chosen: Store
     holdings: tuple[Holding, ...]
     drift: tuple[str, ...]  #: how what is ours differs from the plan, one line each
+    is_unfinished: bool = False  #: as planned, but whole tables are missing: a run was killed
 
     @property
     def is_clean(self) -> bool:
@@ -143,11 +144,13 @@ def _look(
     drift = []
     if not chosen.own.is_empty:
         drift = installed.differences(planned, chosen.own, names)
+    is_unfinished = bool(drift) and installed.is_unfinished(planned, chosen.own, names)
     for held in holdings:
         if held != chosen and not held.own.is_empty:
             drift.append(f"iptables-{held.store.variant} has rules of ours too")
+            is_unfinished = False
     lines = tuple(f"IPv{family}: {line}" for line in drift)
-    return _Found(planned, chosen.store, tuple(holdings), lines)
+    return _Found(planned, chosen.store, tuple(holdings), lines, is_unfinished)
 
 
 def _holdings(stores: Sequence[Store], planned: Sequence[Table], names: Names) -> list[Holding]:
@@ -175,7 +178,8 @@ def _installations(found: Sequence[_Found], actions: Actions, notes: list[Note])
         notes.append(Note("info", CLEAN))
     else:
         notes.append(Note("info", DRIFTED if drift else SAME))
-    if drift and not (actions.reconcile or actions.force_apply):
+    is_foreseen = actions.reconcile or actions.force_apply
+    if not is_foreseen and any(each.drift and not each.is_unfinished for each in found):
         raise CaptureError(
             f"rules of ours differ from what is asked for, and --reconcile, which would replace "
             f"them, is not set: {'; '.join(drift)}"

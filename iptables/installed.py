@@ -99,6 +99,15 @@ def differences(planned: Sequence[Table], own: Own, names: Names = NO_NAMES) -> 
     return lines
 
 
+def is_unfinished(planned: Sequence[Table], own: Own, names: Names = NO_NAMES) -> bool:
+    """Return whether what is installed is as planned but for tables that have nothing of ours.
+
+    The tools commit one table after the other: this is what a run leaves that is killed between.
+    """
+    touched = {table for table, _ in own.chains} | {hook.table for hook in own.hooks}
+    return not differences([table for table in planned if table.name in touched], own, names)
+
+
 def _first_difference(wanted: Sequence[str], found: Sequence[str], names: Names) -> str:
     for number in range(max(len(wanted), len(found))):
         expected = wanted[number] if number < len(wanted) else ""

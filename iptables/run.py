@@ -17,6 +17,7 @@ from iptables.config import Actions, Variant
 from iptables.decide import Change, Decision, Plans, Store
 from iptables.errors import SystemRefusedError
 from iptables.host import Families
+from iptables.lock.client import xtables_holder
 from iptables.log import Log
 from iptables.netlink import Family
 from iptables.normal import Names
@@ -30,6 +31,8 @@ RESOURCE_PROBLEM: Final = 4  # the tools' exit status when a lock or the kernel 
 #: Seconds before each attempt at a change; only a busy kernel or lock is tried again.
 PAUSES: Final = (0.0, 0.05, 0.2)
 LOCK_SECONDS: Final = 30
+#: How often rules that others change at the same time are read again.
+REREADINGS: Final = 3
 FIRST_WAITING: Final = (1, 6, 2)  # the release since which the legacy tools know --wait
 CAP_NET_ADMIN: Final = 12
 FINE: Final = Result(0, "", "")
@@ -107,6 +110,7 @@ def _apply(
     if any(store.problem for store in stores) and lacks_net_admin():
         # The legacy tools read nothing and say so to nobody: that must not count as clean.
         raise SystemRefusedError("; ".join(filter(None, (store.problem for store in stores))))
+    rereadings = REREADINGS
     while True:
         decision = decide.decide(plans, stores, actions, families, names)
         for note in decision.notes:
@@ -117,10 +121,22 @@ def _apply(
             with around(decision.changes):
                 commit(decision.changes, names, log)
         except RefusedError as error:
-            stores = _without(stores, error)
-            log.write("warn", f"{error}; trying the other variant")
+            now = read_stores(actions.forced_variant) if rereadings else stores
+            if not error.trouble and _differ(stores, now):
+                stores, rereadings = now, rereadings - 1
+                log.write("warn", f"{error}; the rules have changed meanwhile: looking again")
+            else:
+                stores = _without(stores, error)
+                log.write("warn", f"{error}; trying the other variant")
         else:
             return decision
+
+
+def _differ(before: Sequence[Store], now: Sequence[Store]) -> bool:
+    """Return whether somebody else has changed rules between two readings."""
+    return [installed.parse_saved(store.dump) for store in before] != [
+        installed.parse_saved(store.dump) for store in now
+    ]
 
 
 def _without(stores: Sequence[Store], error: RefusedError) -> list[Store]:
@@ -151,14 +167,16 @@ def commit(changes: Sequence[Change], names: Names, log: Log) -> None:
         log.write(
             "info", f"Running iptables restore with: {name} and the following input:\n{change.text}"
         )
+    deadline = time.monotonic() + LOCK_SECONDS
     for pause in PAUSES:
         time.sleep(pause)
         refused = _first_refused(changes)
         if not refused:
             return
         change, result = refused
-        trouble = _undo(changes, names)
-        if trouble or result.status != RESOURCE_PROBLEM or pause == PAUSES[-1]:
+        trouble = _undo(_touched(changes, change), names)
+        is_last = pause == PAUSES[-1] or time.monotonic() > deadline
+        if trouble or result.status != RESOURCE_PROBLEM or is_last:
             raise RefusedError(change, _refusal(change.store, change.text, result), trouble)
 
 
@@ -169,6 +187,17 @@ def _first_refused(changes: Sequence[Change]) -> tuple[Change, Result] | None:
         if result.status:
             return change, result
     return None
+
+
+def _touched(changes: Sequence[Change], refused: Change) -> Sequence[Change]:
+    """Return what must be undone: what was made, and the refused one if a part of it may be.
+
+    A table changes whole or not at all. Had nothing changed, what is there now would be another
+    run's, and undoing would remove that.
+    """
+    number = changes.index(refused)
+    is_partial = refused.text.count("COMMIT\n") > 1
+    return changes[: number + 1] if is_partial else changes[:number]
 
 
 def _undo(changes: Sequence[Change], names: Names) -> list[str]:
@@ -255,7 +284,10 @@ def _refusal(store: Store, text: str, result: Result) -> str:
     if result.status == NOT_FOUND:
         return f"{name}: {_reason(result)}"
     module = TABLE_MODULES.get((store.variant, store.family), "nft_compat")
-    return refusal(name, result.status, result.err, text, module)
+    said = refusal(name, result.status, result.err, text, module)
+    if result.status == RESOURCE_PROBLEM and store.waits:
+        return f"{said} ({xtables_holder()})"
+    return said
 
 
 def _reason(result: Result) -> str:

@@ -146,7 +146,7 @@ def address_changes(
     config: CaptureConfig, facts: HostFacts, actions: Actions
 ) -> list[RoutingChange]:
     """Return what makes ::6 be there exactly where IPv6 is captured; a cleanup removes it."""
-    is_there = any(item.address == str(PASSTHROUGH_IPV6) for item in facts.addresses)
+    is_there = any(item.address == PASSTHROUGH_IPV6 for item in facts.addresses)
     is_wanted = config.families.ipv6 and not actions.cleanup_only
     if is_there == is_wanted or (is_there and not actions.cleanup_only):
         return []

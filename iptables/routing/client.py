@@ -8,7 +8,6 @@ nothing here imports it unless a mark is wanted or stale.
 # ruff: noqa: ANN401 - pyroute2 has no types
 
 import errno
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -31,6 +30,8 @@ from iptables.routing.changes import (
 FAMILY_NUMBERS: Final = {4: 2, 6: 10}  # AF_INET, AF_INET6
 #: The kernel has no IPv6, so nothing of ours is there.
 NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EOPNOTSUPP)
+ALREADY_ADDED: Final = (errno.EEXIST,)
+ALREADY_REMOVED: Final = (errno.ENOENT, errno.ESRCH)  # for rules, for routes
 RULE_TO_TABLE: Final = 1  # FR_ACT_TO_TBL
 ROUTE_LOCAL: Final = 2  # RTN_LOCAL
 EVERYTHING: Final = {4: "0.0.0.0/0", 6: "::/0"}
@@ -71,8 +72,8 @@ def _listed(dump: Any, **which: int) -> list[Any]:
     except NetlinkError as error:
         if error.code in NO_SUCH_FAMILY:
             return []
-        text = os.strerror(error.code)
-        raise SystemRefusedError(f"failed to read policy rules and routes: {text}") from error
+        text = f"failed to read policy rules and routes: {client.reason(error.code)}"
+        raise SystemRefusedError(text) from error
 
 
 def _mark_rules(family: Family, found: Sequence[Any]) -> Iterator[MarkRule]:
@@ -98,10 +99,10 @@ def changed(changes: Sequence[RoutingChange], log: Log) -> Iterator[None]:
     made: list[RoutingChange] = []
     try:
         for change in changes:
-            _make(change)
-            made.append(change)
-            words = ("Added", "to") if change.is_addition else ("Removed", "from")
-            log.write("info", f"{words[0]} {change.item.text}")
+            if _make(change):
+                made.append(change)
+                done = "Added" if change.is_addition else "Removed"
+                log.write("info", f"{done} {change.item.text}")
         yield
     except BaseException:
         for change in reversed(made):
@@ -109,30 +110,27 @@ def changed(changes: Sequence[RoutingChange], log: Log) -> Iterator[None]:
         raise
 
 
-def _make(change: RoutingChange) -> None:
-    if isinstance(change.item, PassthroughAddress):
-        if change.is_addition:
-            client.add_passthrough_address()
-        else:
-            client.remove_passthrough_address()
-        return
-    _change_routing(change.item, is_addition=change.is_addition)
+def _make(change: RoutingChange) -> bool:
+    """Make a change; return False where another run has made it already."""
+    if not isinstance(change.item, PassthroughAddress):
+        return _change_routing(change.item, is_addition=change.is_addition)
+    if change.is_addition:
+        return client.add_passthrough_address()
+    return client.remove_passthrough_address()
 
 
-def _change_routing(item: MarkRule | LocalRoute, *, is_addition: bool) -> None:
+def _change_routing(item: MarkRule | LocalRoute, *, is_addition: bool) -> bool:
     from pyroute2 import IPRoute
     from pyroute2.netlink.exceptions import NetlinkError
 
     command = "add" if is_addition else "del"
-    already = (
-        errno.EEXIST if is_addition else errno.ENOENT if isinstance(item, MarkRule) else errno.ESRCH
-    )
+    family = FAMILY_NUMBERS[item.family]
     try:
         with IPRoute() as kernel:
             if isinstance(item, MarkRule):
                 kernel.rule(
                     command,
-                    family=FAMILY_NUMBERS[item.family],
+                    family=family,
                     fwmark=item.mark,
                     fwmask=ALL_BITS,
                     table=item.table,
@@ -141,7 +139,7 @@ def _change_routing(item: MarkRule | LocalRoute, *, is_addition: bool) -> None:
             else:
                 kernel.route(
                     command,
-                    family=FAMILY_NUMBERS[item.family],
+                    family=family,
                     type="local",
                     dst=EVERYTHING[item.family],
                     oif=LOOPBACK_INDEX,
@@ -149,7 +147,8 @@ def _change_routing(item: MarkRule | LocalRoute, *, is_addition: bool) -> None:
                     table=item.table,
                 )
     except NetlinkError as error:
-        if error.code != already:
-            raise SystemRefusedError(
-                f"failed to configure routes: {item.text}: {os.strerror(error.code)}"
-            ) from error
+        if error.code in (ALREADY_ADDED if is_addition else ALREADY_REMOVED):
+            return False
+        text = f"failed to configure routes: {item.text}: {client.reason(error.code)}"
+        raise SystemRefusedError(text) from error
+    return True

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.root
 
 CONFIG = CaptureConfig()
 PLANS: Plans = {4: plan(CONFIG, 4), 6: plan(CONFIG, 6)}
+DROPPING = CONFIG._replace(drop_invalid=True)
+TWO_TABLES: Plans = {4: plan(DROPPING, 4), 6: plan(DROPPING, 6)}
 TEXT = rules.render_plan(PLANS[4])
 IPV4 = Families(ipv6=False, has_ipv4=True, host_ip="")
 BOTH = Families(ipv6=True, has_ipv4=True, host_ip="")
@@ -56,10 +58,10 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     return tools
 
 
-def apply(families: Families = IPV4, actions: Actions = USUAL) -> str:
+def apply(families: Families = IPV4, actions: Actions = USUAL, plans: Plans = PLANS) -> str:
     """Apply; return the log."""
     lines = io.StringIO()
-    run.apply(PLANS, actions, families, {}, Log("debug", [lines]))
+    run.apply(plans, actions, families, {}, Log("debug", [lines]))
     return lines.getvalue()
 
 
@@ -137,6 +139,22 @@ def test_what_every_variant_refuses_is_reported_with_all_reasons(make: Make) -> 
     assert "xt_REDIRECT" in text
     assert "\n" not in text
     assert len(tools.calls("iptables-nft-restore")) == 1
+
+
+def test_rules_that_another_tool_installed_meanwhile_are_looked_at_again(make: Make) -> None:
+    exists = "iptables-restore: line 2 failed: Chain already exists."
+    tools = make(
+        iptables_nft_save=[{}, {"out": INSTALLED}],
+        iptables_nft_restore=[{"status": 1, "err": exists}],
+        iptables_legacy_save=FINE,
+        iptables_legacy_restore=FINE,
+    )
+
+    log = apply()
+
+    assert "the rules have changed meanwhile" in log
+    assert "reconciliation not needed" in log
+    assert tools.calls("iptables-legacy-restore") == []
 
 
 def test_a_busy_tool_is_tried_three_times(make: Make) -> None:
@@ -223,7 +241,7 @@ def test_what_cannot_be_put_back_is_said_and_nothing_else_tried(make: Make) -> N
     )
 
     with pytest.raises(SystemRefusedError) as raised:
-        apply(BOTH)
+        apply(BOTH, plans=TWO_TABLES)
 
     text = str(raised.value)
     assert text.index("first cause") < text.index("putting its rules back failed")

@@ -114,6 +114,21 @@ def test_drift_is_replaced_where_asked_for(actions: Actions) -> None:
     assert texts(found) == ["IPv4: nat OUTPUT has nothing of ours", DRIFTED]
 
 
+def test_what_a_killed_run_left_is_completed() -> None:
+    """The tools commit one table after the other."""
+    config = CONFIG._replace(drop_invalid=True)
+    plans: Plans = {4: plan(config, 4), 6: plan(config, 6)}
+
+    decision = decide(plans, stores(nft=OURS), Actions(), IPV4)
+
+    (change,) = decision.changes
+    assert change.planned == plans[4]
+    with pytest.raises(CaptureError, match="reconcile"):
+        decide(plans, stores(nft=DRIFT), Actions(), IPV4)
+    with pytest.raises(CaptureError, match="reconcile"):
+        decide(plans, stores(nft=OURS, legacy=OURS), Actions(), IPV4)
+
+
 def test_forcing_installs_anew_what_is_as_planned() -> None:
     assert len(decide(PLANS, stores(nft=OURS), Actions(force_apply=True), IPV4).changes) == 1
     assert decide(PLANS, stores(nft=OURS), Actions(reconcile=True), IPV4).changes == ()

@@ -1,0 +1,160 @@
+"""Runs at the same time, and locks that somebody else holds."""
+
+import fcntl
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.netns.namespaces import NSENTER, ROOT, Namespace, namespace
+from tests.netns.pods import become, running
+from tests.waiting import block_until
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+CAPTURE = (
+    "-u", "1337", "-i", "*", "-b", "*", "--dual-stack", "--redirect-dns", "--capture-all-dns"
+)  # fmt: skip
+TOOLS = ("iptables-legacy", "iptables-nft", "ip6tables-legacy", "ip6tables-nft")
+#: Holds the command's own lock, as a run that does not end.
+HOLD = """
+import sys
+from iptables.lock import client
+from iptables.log import Log
+with client.held(Log()):
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+WAIT = """
+import sys
+from iptables.errors import CaptureError
+from iptables.lock import client
+from iptables.log import Log
+try:
+    with client.held(Log("none"), wait_seconds=0.2):
+        print("held")
+except CaptureError as error:
+    print(error)
+"""
+
+
+@pytest.fixture
+def inside() -> Iterator[Namespace]:
+    with namespace("240.240.240.240/32", "2001:db8::7/128") as made:
+        yield made
+
+
+def start(inside: Namespace, *argv: str, **environ: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [NSENTER, f"--net={inside.path}", sys.executable, "-m", "iptables", *argv],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **environ},
+    )
+
+
+def dump(inside: Namespace) -> Mapping[str, list[str]]:
+    return {
+        tool: [
+            line
+            for line in inside.run(f"{tool}-save").stdout.splitlines()
+            if line.startswith(("-A", ":ISTIO"))
+        ]
+        for tool in TOOLS
+    }
+
+
+@pytest.mark.parametrize("variant", ["nft", "legacy"])
+def test_runs_at_the_same_time_all_succeed_with_one_result(inside: Namespace, variant: str) -> None:
+    argv = (*CAPTURE, f"--force-iptables-binary={variant}")
+    runs = [start(inside, *argv) for _ in range(4)]
+
+    logs = [run.communicate()[0] for run in runs]
+
+    assert [run.returncode for run in runs] == [0] * 4, logs
+    assert sum("Running iptables restore" in log for log in logs) == 1
+    together = dump(inside)
+    with namespace("240.240.240.240/32", "2001:db8::7/128") as alone:
+        start(alone, *argv).communicate()
+        assert together == dump(alone)
+
+
+def test_applying_and_cleaning_up_at_the_same_time_end_with_all_or_nothing(
+    inside: Namespace,
+) -> None:
+    runs = [start(inside, *CAPTURE), start(inside, *CAPTURE, "--cleanup-only")]
+
+    logs = [run.communicate()[0] for run in runs]
+
+    assert [run.returncode for run in runs] == [0, 0], logs
+    left = dump(inside)
+    assert bool(left["iptables-nft"]) == bool(left["ip6tables-nft"])
+
+
+def test_a_run_that_does_not_end_is_named(inside: Namespace) -> None:
+    with running(inside, HOLD):
+        printed = inside.run(sys.executable, "-c", WAIT).stdout
+
+    assert "another run changes the rules of this network namespace and does not end" in printed
+    assert "import sys" in printed  # what it runs
+    assert inside.run(sys.executable, "-c", WAIT).stdout == "held\n"
+
+
+def test_a_lock_held_by_a_user_without_rights_holds_nobody_up(inside: Namespace) -> None:
+    with running(inside, HOLD, wrapper=become(5000, 5000)):
+        log = start(inside, *CAPTURE).communicate()[0]
+
+    assert "of user 5000: ignored" in log
+    assert "Final iptables state" in log
+
+
+def test_the_lock_is_another_in_another_namespace(inside: Namespace) -> None:
+    with running(inside, HOLD), namespace() as other:
+        assert other.run(sys.executable, "-c", WAIT).stdout == "held\n"
+
+
+def test_the_lock_of_the_legacy_tools_is_waited_for(inside: Namespace, tmp_path: Path) -> None:
+    """Case I10."""
+    lock = tmp_path / "xtables.lock"
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        argv = (*CAPTURE, "--force-iptables-binary=legacy")
+        run = start(inside, *argv, XTABLES_LOCKFILE=str(lock))
+        waits = f":{lock.stat().st_ino} "
+        block_until(
+            lambda: any(
+                waits in line and "->" in line
+                for line in Path("/proc/locks").read_text().splitlines()
+            )
+        )
+        assert not any(dump(inside).values())
+
+    run.communicate()
+    assert run.returncode == 0
+    assert dump(inside)["iptables-legacy"]
+
+
+def test_who_holds_the_lock_of_the_legacy_tools_is_said(inside: Namespace, tmp_path: Path) -> None:
+    """Case I10."""
+    lock = tmp_path / "xtables.lock"
+    for tool in ("iptables-legacy-restore", "ip6tables-legacy-restore"):
+        said = "Another app is currently holding the xtables lock"
+        (tmp_path / tool).write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 4\n")
+        (tmp_path / tool).chmod(0o755)
+    path = f"{tmp_path}:/usr/sbin:/usr/bin:/sbin:/bin"
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+        run = start(
+            inside, *CAPTURE, "--force-iptables-binary=legacy",
+            PATH=path, XTABLES_LOCKFILE=str(lock),
+        )  # fmt: skip
+        log = run.communicate()[0]
+
+    assert run.returncode == 1
+    (error,) = [line for line in log.splitlines() if "\terror\t" in line]
+    assert f"{lock} is held by process " in error
+    assert "pytest" in error
