@@ -17,13 +17,15 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from agent.errors import SystemRefusedError
+from agent.files import read_limits
 from agent.lifecycle.command_line import envoy_arguments
+from agent.lifecycle.drain import STATISTICS
 from agent.lifecycle.process import Envoy, check_ports, spawn
 from agent.settings import Settings, World, parse_settings
 from agent.version import version_line
 from bootstrap import files
 from bootstrap.build import BootstrapInputs, build_bootstrap, companion_files
-from bootstrap.node import build_node
+from bootstrap.node import Node, build_node
 from iptables.client import interface_addresses
 from iptables.errors import CaptureError
 from iptables.flags import Parsed
@@ -43,31 +45,69 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
         signal.signal(number, _stop)
     mark = _tracer(environ)
     mark("interpreter")
-    world, notes = _world(flags)
-    settings, warnings = parse_settings(flags, environ, world)
-    notes += warnings
-    text = "" if settings.custom_config else _bootstrap(settings, notes)
+    settings, notes = read_settings(flags, environ)
+    node, text = build(settings, notes)
+    owner = settings.envoy.user
     for path, content in companion_files(settings.node.proxy_config).items():
-        files.write_atomic(path, content)
+        files.write_atomic(path, content, owner=owner)
     mark("settings")
     check_ports(settings.ports, ipv6=settings.has_ipv6)
-    gate = files.make_gate(settings.envoy.config_file, text) if text else None
+    gate = files.make_gate(settings.envoy.config_file, text, owner=owner) if text else None
+    launch = Launch(settings, environ)
     try:
-        envoy = spawn(
-            settings.envoy.binary,
-            envoy_arguments(settings.envoy),
-            {**environ, **dict(settings.envoy.environment)},
-        )
+        envoy = launch(notes.append) if settings.envoy_enabled else None
         mark("spawn")
         try:
-            from agent.run import run  # noqa: PLC0415 - asyncio and gRPC, while Envoy starts
+            from agent.run import Start, run  # noqa: PLC0415 - asyncio, gRPC: while Envoy starts
 
-            return run(settings, envoy, gate, [*_described(flags, settings), *notes], mark)
+            described = [*_described(flags, settings), *notes]
+            return run(Start(settings, node, envoy, gate, launch), described, mark)
         finally:
-            _end(envoy)
+            launch.end()
     finally:
         if gate:
             gate.remove()
+
+
+class Launch:
+    """Starts Envoy, and another one where the first has died."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        """Remember how."""
+        self._settings = settings
+        self._environ = {**environ, **dict(settings.envoy.environment)}
+        self._envoy: Envoy | None = None
+
+    def __call__(self, warn: Callable[[str], None]) -> Envoy:
+        """Return an Envoy that was just started.
+
+        Raises:
+            EnvoyError: it cannot be.
+        """
+        settings = self._settings.envoy
+        if self._settings.override_path:
+            settings = settings._replace(config_yaml=self._override(warn))
+        arguments = envoy_arguments(settings)
+        self._envoy = spawn(settings.binary, arguments, self._environ, user=settings.user)
+        return self._envoy
+
+    def _override(self, warn: Callable[[str], None]) -> str:
+        """Return what Envoy merges over its configuration, '' where that cannot be used."""
+        from bootstrap.override import override_json  # noqa: PLC0415 - few pods have one
+
+        path = self._settings.override_path
+        try:
+            return override_json(files.read_override(path), self._settings.options.host_ip)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            warn(f"ISTIO_BOOTSTRAP_OVERRIDE={path!r}: {reason}; Envoy starts without it")
+            return ""
+
+    def end(self) -> None:
+        """Leave no Envoy behind where the start failed; one that was supervised is gone."""
+        if self._envoy and self._envoy.pidfd >= 0:
+            self._envoy.send(signal.SIGKILL)
+            self._envoy.reap()
 
 
 def _stop(number: int, frame: object) -> NoReturn:
@@ -79,11 +119,15 @@ def _stop(number: int, frame: object) -> NoReturn:
     raise SystemExit(0)
 
 
-def _end(envoy: Envoy) -> None:
-    """Leave no Envoy behind where the start failed; one that was supervised is gone already."""
-    if envoy.pidfd >= 0:
-        envoy.send(signal.SIGKILL)
-        envoy.reap()
+def read_settings(flags: Parsed, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
+    """Return the settings of this pod, and warnings.
+
+    Raises:
+        AgentError, BootstrapError: they are unusable, or the pod does not say what it is.
+    """
+    world, notes = _world(flags)
+    settings, warnings = parse_settings(flags, environ, world)
+    return settings, notes + warnings
 
 
 def _world(flags: Parsed) -> tuple[World, list[str]]:
@@ -103,11 +147,22 @@ def _world(flags: Parsed) -> tuple[World, list[str]]:
             if entry.is_up and not entry.is_loopback
         ],
         cpus=os.cpu_count() or 0,
+        limits=read_limits(),
+        is_root=os.geteuid() == 0,
     )
     return world, notes + more
 
 
-def _bootstrap(settings: Settings, notes: list[str]) -> str:
+def build(settings: Settings, notes: list[str]) -> tuple[Node, str]:
+    """Return Envoy's node and bootstrap, the latter '' where Envoy needs none of ours.
+
+    Args:
+        settings: the whole tree.
+        notes: gains a line for what is left out.
+
+    Raises:
+        BootstrapError: Envoy cannot be configured as asked.
+    """
     config = settings.node.proxy_config
     if config.statsd_udp_address:
         from bootstrap.client import resolve_statsd  # noqa: PLC0415 - threads, for few pods
@@ -116,6 +171,8 @@ def _bootstrap(settings: Settings, notes: list[str]) -> str:
         notes += warnings
     node, warnings = build_node(settings.node._replace(proxy_config=config))
     notes += warnings
+    if settings.custom_config or not settings.envoy_enabled:
+        return node, ""
     inputs = BootstrapInputs(
         config=config,
         node=node,
@@ -123,10 +180,12 @@ def _bootstrap(settings: Settings, notes: list[str]) -> str:
         log_as_json=settings.log.as_json,
         outlier_log_path=settings.node.outlier_log_path,
         workload_socket_file=settings.node.workload_socket_file,
+        counted_statistics=STATISTICS[settings.plan.condition],
+        memory_limit_bytes=settings.memory_limit_bytes,
     )
     text, warnings = build_bootstrap(inputs)
     notes += warnings
-    return text
+    return node, text
 
 
 def _described(flags: Parsed, settings: Settings) -> list[str]:

@@ -9,20 +9,24 @@ Source: performance.md, recommended start sequence.
 import asyncio
 import gc
 import logging
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent import log as log_output
 from agent.errors import EnvoyError
+from agent.files import read_oom_kills
 from agent.lifecycle.client import Admin
+from agent.lifecycle.plan import draw
 from agent.lifecycle.process import Envoy
-from agent.lifecycle.run import LifecycleSettings, Supervisor
-from agent.metrics import Metrics
+from agent.lifecycle.run import LifecycleSettings, Supervisor, Surroundings
+from agent.metrics import Family, Metrics
 from agent.settings import Settings
 from agent.status import run as status
 from agent.xds import run as xds
 from bootstrap.files import Gate
+from bootstrap.node import Node
 
 log = logging.getLogger(__name__)
 
@@ -30,70 +34,121 @@ log = logging.getLogger(__name__)
 GATE_LOOK_SECONDS: Final = 0.001
 #: One that is not there by then hangs, or waits for a disk that does.
 GATE_SECONDS: Final = 60.0
+RESTARTS: Final = "envoy_restarts_total"
 
 
-def run(
-    settings: Settings,
-    envoy: Envoy,
-    gate: Gate | None,
-    described: Sequence[str],
-    mark: Callable[[str], None],
-) -> int:
+class Start(NamedTuple):
+    """What there is once Envoy was started (process.py)."""
+
+    settings: Settings  #: the whole tree
+    node: Node
+    #: The process that waits for its configuration; None where Envoy is disabled.
+    envoy: Envoy | None
+    #: Where it waits; None if it starts from a file of the user's own.
+    gate: Gate | None
+    #: Starts another one.
+    launch: Callable[[Callable[[str], None]], Envoy]
+
+
+def run(start: Start, described: Sequence[str], mark: Callable[[str], None]) -> int:
     """Run the agent around an Envoy held at the gate; return the exit code.
 
     Args:
-        settings: the whole tree.
-        envoy: the process that waits for its configuration.
-        gate: where it waits; None if it starts from a file of the user's own.
+        start: what there is already.
         described: lines that begin the log.
         mark: told of each phase of the start.
     """
-    log_output.set_up(settings.log)
+    log_output.set_up(start.settings.log)
     for line in described:
         log.info("%s", line)
     mark("imports")
     try:
-        return asyncio.run(_run(settings, envoy, gate, mark))
+        return asyncio.run(_run(start, mark))
     finally:
         log_output.flush()
 
 
-async def _run(
-    settings: Settings, envoy: Envoy, gate: Gate | None, mark: Callable[[str], None]
-) -> int:
+async def _run(start: Start, mark: Callable[[str], None]) -> int:
+    """Serve and supervise until Envoy is gone; whoever is told to end is told so from the start."""
     metrics = Metrics()
-    admin = Admin(settings.admin_host, settings.node.proxy_config.proxy_admin_port)
-    supervisor = Supervisor(LifecycleSettings(admin, settings.drain_target, settings.drain), envoy)
+    supervisor = _supervisor(start, metrics)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(_serve(start, supervisor, metrics, mark))
+            code = await supervisor.run()
+            serving.cancel()
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None  # the first to fail stopped the others
+    return code
+
+
+def _supervisor(start: Start, metrics: Metrics) -> Supervisor:
+    settings = start.settings
+    metrics.describe(RESTARTS, Family("counter", "The total number of restarts of Envoy."))
+    return Supervisor(
+        LifecycleSettings(
+            admin=Admin(settings.admin_host, settings.node.proxy_config.proxy_admin_port),
+            drain_target=settings.drain_target,
+            plan=draw(settings.plan, _chance),
+            own_listeners=settings.own_listeners,
+            own_ports=tuple(settings.ports),
+            restarts=settings.restarts,
+        ),
+        start.envoy,
+        Surroundings(
+            start=lambda: start.launch(log.warning),
+            restarted=lambda: metrics.count(RESTARTS),
+            oom_kills=read_oom_kills,
+            rng=_chance,
+        ),
+    )
+
+
+def _chance() -> float:
+    """Return a random number in [0, 1); the module `random` would cost 3 ms."""
+    return int.from_bytes(os.urandom(6), "big") / 2**48
+
+
+async def _serve(
+    start: Start, supervisor: Supervisor, metrics: Metrics, mark: Callable[[str], None]
+) -> None:
+    """Open everything, let Envoy go, and serve until cancelled."""
+    settings = start.settings
     async with AsyncExitStack() as stack:
         details: list[Callable[[], str | None]] = []
         hooks = status.Hooks(
             terminating=supervisor.terminating,
-            checks=(),
+            checks=(supervisor.problem,),
             details=details,
             drain=supervisor.drain,
             quit=supervisor.quit,
+            starts=supervisor.starts,
+            documents={"drain": supervisor.document},
         )
         if settings.status.port:
             await stack.enter_async_context(status.serving(settings.status, hooks, metrics))
         relay = await stack.enter_async_context(xds.serving(settings.xds, count=metrics.count))
         details.append(relay.problem)
         mark("listening")
-        if gate:
-            await _open(gate, envoy)
+        if start.gate and start.envoy:
+            await _open(start.gate, start.envoy)
             mark("gate")
+        supervisor.started()
         gc.enable()
         gc.freeze()
-        return await supervisor.run()
-    raise AssertionError("unreachable: nothing on the stack swallows exceptions")
+        await asyncio.Event().wait()
 
 
 async def _open(gate: Gate, envoy: Envoy) -> None:
-    """Let Envoy read its configuration, once it has come for it."""
+    """Let Envoy read its configuration, once it has come for it.
+
+    One that has died will not come; the supervisor says so.
+    """
     try:
         async with asyncio.timeout(GATE_SECONDS):
             while not gate.open():  # nothing tells of a reader's arrival at a FIFO
                 if envoy.has_exited():
-                    raise EnvoyError("Envoy died before it had read its configuration")
+                    return
                 await asyncio.sleep(GATE_LOOK_SECONDS)
             await _write(gate)
     except TimeoutError:

@@ -8,9 +8,11 @@ Source: bootstrap.md sections 1.4, 2 and 3; style.md section 4.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from agent.cgroup import Limits, parse_memory, workers
 from agent.errors import SettingsError
 from agent.lifecycle.command_line import EnvoySettings, split_log_level
-from agent.lifecycle.drain import DrainSettings, drain_target, parse_drain
+from agent.lifecycle.drain import drain_target
+from agent.lifecycle.plan import Plan, parse_plan
 from agent.proxy_flags import PROXY_TYPES
 from agent.reader import Reader, parse_bool, parse_int, parse_text
 from agent.scopes import LogSettings, parse_log
@@ -29,6 +31,9 @@ from iptables.flags import Parsed
 SIDECAR: Final = "sidecar"
 #: Interception modes in which the kernel sends connections to Envoy.
 CAPTURING: Final = ("", "REDIRECT", "TPROXY")
+GRPC_BOOTSTRAP: Final = "etc/istio/proxy/grpc-bootstrap.json"
+#: Who Envoy runs as where the agent is root only to listen on the port of DNS.
+UNPRIVILEGED: Final = (1337, 1337)
 FIPS_CIPHERS: Final = (
     "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:"
     "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384"
@@ -44,6 +49,15 @@ class World(NamedTuple):
     #: (interface name, address) of everything up and not loopback, in the kernel's order.
     interface_addresses: Sequence[tuple[str, str]]
     cpus: int
+    limits: Limits = Limits()  #: of this container
+    is_root: bool = False  #: whether the agent has uid 0
+
+
+class GrpcSettings(NamedTuple):
+    """The bootstrap of applications that speak xDS themselves."""
+
+    path: str = ""  #: where it is written; '' for nowhere. GRPC_XDS_BOOTSTRAP.
+    certificates: str = ""  #: directory of the workload's certificates. OUTPUT_CERTS.
 
 
 class Settings(NamedTuple):
@@ -52,14 +66,21 @@ class Settings(NamedTuple):
     log: LogSettings
     node: NodeInputs
     options: Options  #: of the bootstrap
+    memory_limit_bytes: int  #: Envoy stays below it; 0 for none
     custom_config: bool  #: Envoy starts from a file of the user's own
+    override_path: str  #: merged by Envoy over its configuration. ISTIO_BOOTSTRAP_OVERRIDE.
+    grpc: GrpcSettings
+    envoy_enabled: bool  #: DISABLE_ENVOY
     envoy: EnvoySettings
+    restarts: int  #: AGENT_ENVOY_RESTARTS
     #: Ports that Envoy and the agent will listen on, each with what for.
     ports: Mapping[int, str]
     has_ipv6: bool
     admin_host: str
-    drain: DrainSettings
+    plan: Plan
     drain_target: str
+    #: Ports of Envoy's own health and metrics listeners.
+    own_listeners: tuple[int, ...]
     status: StatusSettings
     xds: XdsSettings
 
@@ -91,6 +112,7 @@ def parse_settings(
     )
     admin_host = localhost(addresses, dual_stack=options.dual_stack)
     versions = {ip_version(address) for address in addresses}
+    has_envoy = not read.take("DISABLE_ENVOY", parse_bool, default=False)
     settings = Settings(
         log=parse_log(flags, read.errors),
         node=NodeInputs(
@@ -106,17 +128,30 @@ def parse_settings(
             sts_port=flags.number("stsPort"),
         ),
         options=options,
+        memory_limit_bytes=read.take(
+            "AGENT_ENVOY_MEMORY_LIMIT", parse_memory, default=world.limits.memory_bytes
+        ),
         custom_config=bool(config.custom_config_file),
-        envoy=_envoy(read, flags, config, ipv6_only=ip_mode(addresses) == "ipv6"),
-        ports=_ports(read, config, options, is_sidecar=proxy_type == SIDECAR),
+        override_path=read.take("ISTIO_BOOTSTRAP_OVERRIDE", parse_text, default=""),
+        grpc=GrpcSettings(
+            path=read.take("GRPC_XDS_BOOTSTRAP", parse_text, default=GRPC_BOOTSTRAP),
+            certificates=read.take("OUTPUT_CERTS", parse_text, default=""),
+        ),
+        envoy_enabled=has_envoy,
+        envoy=_envoy(
+            read,
+            flags,
+            config,
+            ipv6_only=ip_mode(addresses) == "ipv6",
+            is_root=world.is_root,
+        ),
+        restarts=read.take("AGENT_ENVOY_RESTARTS", parse_count, default=0),
+        ports=_ports(read, config, options, is_sidecar=proxy_type == SIDECAR, has_envoy=has_envoy),
         has_ipv6=6 in versions,  # noqa: PLR2004 - IPv6
         admin_host=admin_host,
-        drain=parse_drain(
-            read,
-            termination_seconds=config.termination_drain_duration_seconds,
-            ignored_ports=_own_listeners(options),
-        ),
+        plan=parse_plan(read, termination_seconds=config.termination_drain_duration_seconds),
         drain_target=drain_target(is_sidecar=proxy_type == SIDECAR),
+        own_listeners=_own_listeners(options),
         status=parse_status(
             read,
             port=config.status_port,
@@ -125,7 +160,7 @@ def parse_settings(
             instance_ip=environ.get("INSTANCE_IP", ""),
             ipv6=admin_host == "::1",
             is_sidecar=proxy_type == SIDECAR,
-            envoy_enabled=True,
+            envoy_enabled=has_envoy,
             profiling=flags.is_on("profiling"),
         ),
         xds=parse_xds(
@@ -160,7 +195,7 @@ def _proxy_config(
         environment=read.take("PROXY_CONFIG", parse_text, default=""),
         annotations=annotations,
         concurrency_flag=flags.number("concurrency"),
-        cpu_limit=read.take("ISTIO_CPU_LIMIT", parse_int, default=0),
+        cpu_limit=_cpus(read, world.limits),
         service_cluster_flag=flags.text("serviceCluster"),
         template_flag=flags.text("templateFile"),
         mesh_config_path=flags.text("meshConfig"),
@@ -178,12 +213,34 @@ def _proxy_config(
             f"bootstrap template {template!r}: templates are not supported yet; "
             "remove it, or give a whole configuration as customConfigFile"
         )
-    if read.take("DISABLE_ENVOY", parse_bool, default=False):
-        read.errors.append("DISABLE_ENVOY=true: running without Envoy is not supported yet")
     return config
 
 
-def _envoy(read: Reader, flags: Parsed, config: ProxyConfig, *, ipv6_only: bool) -> EnvoySettings:
+def _cpus(read: Reader, limits: Limits) -> int:
+    """Return how many of Envoy's workers the container can keep busy, 0 for any number."""
+    limit = read.take("ISTIO_CPU_LIMIT", parse_int, default=0) or workers(limits.cpus)
+    source = read.take("AGENT_CONCURRENCY_FROM", parse_cpu_source, default="limit")
+    return workers(limits.requested_cpus) or limit if source == "request" else limit
+
+
+def parse_cpu_source(text: str) -> str:
+    """Return what Envoy's number of workers follows: 'limit' or 'request'."""
+    if text not in ("limit", "request"):
+        raise ValueError("expected 'limit' or 'request'")
+    return text
+
+
+def parse_count(text: str) -> int:
+    """Return a whole number that is not below zero."""
+    count = parse_int(text)
+    if count < 0:
+        raise ValueError("expected 0 or more")
+    return count
+
+
+def _envoy(
+    read: Reader, flags: Parsed, config: ProxyConfig, *, ipv6_only: bool, is_root: bool
+) -> EnvoySettings:
     level, components, warnings = split_log_level(
         flags.text("proxyLogLevel"), flags.text("proxyComponentLogLevel")
     )
@@ -191,6 +248,7 @@ def _envoy(read: Reader, flags: Parsed, config: ProxyConfig, *, ipv6_only: bool)
     flush = config.file_flush_interval_seconds
     policy = read.take("COMPLIANCE_POLICY", parse_text, default="")
     ciphers = ("GRPC_SSL_CIPHER_SUITES", FIPS_CIPHERS)
+    serves_dns = read.take("DNS_PROXY_ADDR", parse_text, default="").endswith(":53")
     return EnvoySettings(
         binary=config.binary_path,
         config_file=config.custom_config_file or bootstrap_path(config),
@@ -204,6 +262,7 @@ def _envoy(read: Reader, flags: Parsed, config: ProxyConfig, *, ipv6_only: bool)
         core_dump=read.take("ISTIO_ENVOY_ENABLE_CORE_DUMP", parse_bool, default=False),
         concurrency=config.concurrency or 0,
         environment=(ciphers,) if policy in ("fips-140-2", "fips-140-3") else (),
+        user=UNPRIVILEGED if is_root and serves_dns else None,
     )
 
 
@@ -223,11 +282,14 @@ def _own_listeners(options: Options) -> tuple[int, ...]:
 
 
 def _ports(
-    read: Reader, config: ProxyConfig, options: Options, *, is_sidecar: bool
+    read: Reader, config: ProxyConfig, options: Options, *, is_sidecar: bool, has_envoy: bool
 ) -> dict[int, str]:
-    ports = {
+    ports = {config.status_port: "the agent's status port"}
+    ports.pop(0, None)
+    if not has_envoy:
+        return ports
+    ports |= {
         config.proxy_admin_port: "Envoy's admin port",
-        config.status_port: "the agent's status port",
         options.status_port: "Envoy's health listener",
         options.prometheus_port: "Envoy's metrics listener",
     }

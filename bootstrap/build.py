@@ -80,6 +80,8 @@ class BootstrapInputs(NamedTuple):
     #: --outlierLogPath
     outlier_log_path: str = ""
     workload_socket_file: str = "socket"
+    #: Suffixes of statistics that the agent counts at the end. An extension, AGENT_EXIT_ON.
+    counted_statistics: tuple[str, ...] = ()
     #: Envoy stays below this by shedding load; 0 is no limit. An extension, cases.md K6.
     memory_limit_bytes: int = 0
 
@@ -119,7 +121,7 @@ def build_bootstrap(inputs: BootstrapInputs) -> tuple[str, list[str]]:
             annotations,
             node.addresses,
             metadata_discovery=discovery,
-            count_connections=options.exit_on_zero_active_connections,
+            counted=_counted(inputs),
             warnings=warnings,
         ),
         "admin": {**ADMIN, "address": socket_address(net.localhost, config.proxy_admin_port)},
@@ -162,6 +164,13 @@ def companion_files(config: ProxyConfig) -> Mapping[str, str]:
 
 def _token_file(config: ProxyConfig) -> str:
     return clean_path(f"{config.config_path}/lightstep_access_token.txt")
+
+
+def _counted(inputs: BootstrapInputs) -> Sequence[str]:
+    """Return what ends a drain, as suffixes. Source: bootstrap.md section 5.7."""
+    asked = inputs.options.exit_on_zero_active_connections
+    required = ("downstream_cx_active",) if asked else ()
+    return tuple(dict.fromkeys((*required, *inputs.counted_statistics)))
 
 
 def _log_format(*, as_json: bool) -> Document:

@@ -161,6 +161,11 @@ def read_pod_file(path: str) -> tuple[str | None, list[str]]:
         return None, [f"{path}: expected a readable file: {error.strerror}; it is ignored"]
 
 
+def read_override(path: str) -> str:
+    """Return the text of the file that Envoy merges over its bootstrap; OSError if it has none."""
+    return _read(path)
+
+
 def _read(path: str) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()

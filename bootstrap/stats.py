@@ -61,8 +61,6 @@ META_CHARACTERS: Final = frozenset("()[]{}*+?|^$\\")
 #: The agent's readiness depends on these prefixes.
 PREFIXES: Final = ("cluster_manager", "listener_manager", "server", "cluster.xds-grpc", "wasm")
 SUFFIXES: Final = ("rbac.allowed", "rbac.denied", "shadow_allowed", "shadow_denied")
-#: What exiting on zero active connections counts.
-ACTIVE_CONNECTIONS: Final = "downstream_cx_active"
 REGEXPS: Final = (r"vhost\..*\.route\..*",)
 
 
@@ -72,7 +70,7 @@ def stats_config(
     addresses: Sequence[str],
     *,
     metadata_discovery: bool,
-    count_connections: bool,
+    counted: Sequence[str],
     warnings: list[str],
 ) -> Document:
     """Return Envoy's `stats_config`.
@@ -82,11 +80,10 @@ def stats_config(
         annotations: the pod's.
         addresses: the pod's, for patterns that hold `{pod_ip}`.
         metadata_discovery: include the statistics of workload discovery.
-        count_connections: include the number of active connections.
+        counted: suffixes of statistics that the agent counts at the end.
         warnings: gains a line for what is left out.
     """
     given = cast("Mapping[str, Sequence[str]]", config.get("proxyStatsMatcher", {}))
-    suffixes = (*SUFFIXES, ACTIVE_CONNECTIONS) if count_connections else SUFFIXES
 
     def patterns(kind: str, required: Iterable[str]) -> list[str]:
         annotated = annotations.get(f"sidecar.istio.io/statsInclusion{kind}", "")
@@ -97,7 +94,7 @@ def stats_config(
     if metadata_discovery:
         inclusion.append({"prefix": "workload_discovery"})
     inclusion += [{"prefix": prefix} for prefix in patterns("Prefixes", PREFIXES)]
-    inclusion += [{"suffix": suffix} for suffix in patterns("Suffixes", suffixes)]
+    inclusion += [{"suffix": suffix} for suffix in patterns("Suffixes", (*SUFFIXES, *counted))]
     inclusion += [{"safe_regex": {"regex": regex}} for regex in patterns("Regexps", REGEXPS)]
     inclusion += [{"prefix": "component"}, {"prefix": "istio"}]
     tags = cast("Sequence[str]", config.get("extraStatTags", ()))

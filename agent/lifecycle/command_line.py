@@ -23,6 +23,8 @@ class EnvoySettings(NamedTuple):
     concurrency: int = 0  #: 0: Envoy decides
     #: Further environment of Envoy: cipher suites of a compliance policy.
     environment: tuple[tuple[str, str], ...] = ()
+    #: uid and gid to run as, None for the agent's own.
+    user: tuple[int, int] | None = None
 
 
 def envoy_arguments(settings: EnvoySettings) -> list[str]:

@@ -1,44 +1,52 @@
-"""When a drain is over, and how Envoy is asked for one.
+"""How Envoy is asked for a drain, and what shows that nothing goes on any more.
 
-Source: bootstrap.md sections 6.4 and 6.6; status-lifecycle.md section 9.
+Gauges alone would end a drain in a lull: between two short requests nothing is active either. So
+what began is counted too, and nothing may have begun for a second when nothing is active. What has
+been open for long and then ends is noticed at once.
+
+Source: bootstrap.md sections 6.4 and 6.6; status-lifecycle.md section 9.5; cases.md D5 to D9.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from agent.reader import Reader, parse_bool, parse_duration
+from agent.lifecycle.plan import Condition
 
-CONNECTIONS_TARGET: Final = "/stats?usedonly&filter=downstream_cx_active$"
-MAX_FAILURES: Final = 5  #: consecutive ones, after which a drain counts as over
+CONNECTIONS_TARGET: Final = "/stats?usedonly&filter=downstream_cx_(active|total)$"
+REQUESTS_TARGET: Final = "/stats?usedonly&filter=downstream_(cx|rq)_(active|total)$"
+#: Suffixes of the statistics that a condition needs; Envoy does not keep them unless told to.
+STATISTICS: Final[Mapping[Condition, tuple[str, ...]]] = {
+    "duration": (),
+    "connections": ("downstream_cx_active", "downstream_cx_total"),
+    "requests": (
+        *("downstream_cx_active", "downstream_cx_total"),
+        *("downstream_rq_active", "downstream_rq_total"),
+    ),
+    "app": ("downstream_cx_active", "downstream_rq_active"),
+}
+#: Of HTTP that the mesh serves itself: Envoy's admin port and the bootstrap's own listeners.
+OWN_HTTP: Final = ("admin", "agent", "stats", "secure_stats", "secure_merged_stats")
+MAX_FAILURES: Final = 5  #: consecutive looks without an answer, after which a drain is over
+#: For so long nothing may have begun.
+QUIET_SECONDS: Final = 1.0
+#: Looks take a tenth of the time, so that they do not keep a busy Envoy from its work.
+PAUSE_PER_LOOK: Final = 9.0
+SHORTEST_PAUSE_SECONDS: Final = 0.025
+LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
-class DrainSettings(NamedTuple):
-    """How long shutdown may take."""
+class Activity(NamedTuple):
+    """What goes on in the application's listeners."""
 
-    #: From the drain to the end, where connections are not counted. terminationDrainDuration.
-    termination_seconds: float = 5.0
-    #: Wait before connections are first counted. MINIMUM_DRAIN_DURATION.
-    minimum_seconds: float = 5.0
-    #: End once nothing is connected. EXIT_ON_ZERO_ACTIVE_CONNECTIONS.
-    exit_on_idle: bool = False
-    #: Envoy asked with SIGTERM is killed after this long.
-    stop_seconds: float = 5.0
-    #: The same after a second signal.
-    hurried_stop_seconds: float = 0.5
-    #: Listeners whose connections are not the application's, by port.
-    ignored_ports: tuple[int, ...] = (15021, 15090)
+    active: int  #: connections or requests now
+    begun: int = 0  #: how many there ever were
 
 
-def parse_drain(
-    read: Reader, *, termination_seconds: float, ignored_ports: tuple[int, ...]
-) -> DrainSettings:
-    """Return the drain branch; unusable values are noted on the reader."""
-    return DrainSettings(
-        termination_seconds=termination_seconds,
-        minimum_seconds=read.take("MINIMUM_DRAIN_DURATION", parse_duration, default=5.0),
-        exit_on_idle=read.take("EXIT_ON_ZERO_ACTIVE_CONNECTIONS", parse_bool, default=False),
-        ignored_ports=ignored_ports,
-    )
+class Watch(NamedTuple):
+    """What the looks so far have shown."""
+
+    begun: int = 0
+    began_at: float = 0.0  #: when something was last seen to have begun
 
 
 def drain_target(*, is_sidecar: bool) -> str:
@@ -51,32 +59,79 @@ def drain_target(*, is_sidecar: bool) -> str:
     return f"/drain_listeners?{scope}graceful&skip_exit"
 
 
-def active_connections(
-    stats: str, ignored_ports: tuple[int, ...], warn: Callable[[str], None]
-) -> int:
-    """Return how many connections the application's listeners have, -1 for an empty answer.
+def count_connections(
+    stats: str, own_ports: tuple[int, ...], warn: Callable[[str], None]
+) -> Activity | None:
+    """Return the connections of the application's listeners, None for an empty answer.
 
     Args:
-        stats: lines `name: value` as Envoy's admin prints them.
-        ignored_ports: health and metrics listeners, whatever address they are bound to.
+        stats: lines `name: value` as Envoy's admin port prints them.
+        own_ports: health and metrics listeners, whatever address they are bound to.
         warn: told of each line that is no stat.
     """
     if not stats.strip():
-        return -1
-    total = 0
+        return None
+    active = begun = 0
+    for name, value in _values(stats, warn):
+        if _is_application_listener(name, own_ports):
+            active += value * name.endswith("_cx_active")
+            begun += value * name.endswith("_cx_total")
+    return Activity(active, begun)
+
+
+def count_requests(
+    stats: str, own_ports: tuple[int, ...], warn: Callable[[str], None]
+) -> Activity | None:
+    """Return the requests under way, None for an empty answer; arguments as count_connections.
+
+    A connection that carries no HTTP is one request for as long as it is open; one that does
+    counts by its requests, an upgraded one among them.
+    """
+    connections = count_connections(stats, own_ports, warn)
+    if connections is None:
+        return None
+    active = begun = http = 0
+    for name, value in _values(stats, lambda _: None):
+        scope, _, counter = name.rpartition(".downstream_")
+        if scope.startswith("http.") and scope.removeprefix("http.") not in OWN_HTTP:
+            active += value * (counter == "rq_active")
+            begun += value * (counter == "rq_total")
+            http += value * (counter == "cx_active")
+    return Activity(active + max(connections.active - http, 0), begun + connections.begun)
+
+
+def see(watch: Watch, activity: Activity, now: float) -> tuple[Watch, bool]:
+    """Return what is known after a look, and whether the drain is over.
+
+    Args:
+        watch: what was known before.
+        activity: what the look showed.
+        now: monotonic seconds.
+    """
+    began_at = now if activity.begun > watch.begun else watch.began_at
+    is_quiet = not activity.begun or now - began_at >= QUIET_SECONDS
+    return Watch(activity.begun, began_at), not activity.active and is_quiet
+
+
+def pause_seconds(look_seconds: float) -> float:
+    """Return how long to wait after a look that took so long."""
+    return min(max(PAUSE_PER_LOOK * look_seconds, SHORTEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
+
+
+def _values(stats: str, warn: Callable[[str], None]) -> Iterator[tuple[str, int]]:
+    """Yield names and values; a name may hold colons, of an IPv6 address."""
     for line in stats.splitlines():
-        name, separator, value = line.partition(":")
-        if not separator or not value.strip().isdecimal():
+        name, separator, value = line.rpartition(":")
+        if separator and value.strip().isdecimal():
+            yield name, int(value)
+        else:
             warn(line)
-        elif _is_application_listener(name, ignored_ports):
-            total += int(value)
-    return total
 
 
-def _is_application_listener(name: str, ignored_ports: tuple[int, ...]) -> bool:
+def _is_application_listener(name: str, own_ports: tuple[int, ...]) -> bool:
     if not name.startswith("listener.") or "worker_" in name:
         return False
     if name.startswith(("listener.admin.", "listener.envoy_internal_")):
         return False
-    address = name.removeprefix("listener.").removesuffix(".downstream_cx_active")
-    return not any(address.endswith(f"_{port}") for port in ignored_ports)
+    address = name.removeprefix("listener.").rpartition(".downstream_")[0]
+    return not any(address.endswith(f"_{port}") for port in own_ports)

@@ -8,11 +8,15 @@ import errno
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
 
 from agent.errors import EnvoyError, SystemRefusedError
 
 #: Ties Envoy's life to the agent's: the kernel kills it when the agent is gone, however it went.
-PARENT_DEATH = "setpriv"
+PARENT_DEATH: Final = "setpriv"
+#: What the agent passes on: Envoy reopens its access logs.
+FORWARDED: Final = (signal.SIGUSR1, signal.SIGHUP)
 
 
 class Envoy:
@@ -41,10 +45,22 @@ class Envoy:
         return os.waitstatus_to_exitcode(status)
 
 
-def spawn(binary: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Envoy:
+def spawn(
+    binary: str,
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    user: tuple[int, int] | None = None,
+) -> Envoy:
     """Start Envoy and return it; call from the main thread, whose end the kernel watches.
 
     Envoy inherits stdout, stderr, working directory and limits; stdin is empty.
+
+    Args:
+        binary: path of the executable.
+        arguments: without the binary.
+        environ: Envoy's whole environment.
+        user: uid and gid to run as, without further groups; None for our own.
 
     Raises:
         EnvoyError: the binary, or the tool that ties it to us, is missing.
@@ -59,10 +75,11 @@ def spawn(binary: str, arguments: Sequence[str], environ: Mapping[str, str]) -> 
     tool = _find(PARENT_DEATH, environ.get("PATH") or os.defpath)
     if not tool:
         raise EnvoyError(f"{PARENT_DEATH} not found in PATH; install util-linux")
+    become = () if user is None else (f"--reuid={user[0]}", f"--regid={user[1]}", "--clear-groups")
     try:
         pid = os.posix_spawn(
             tool,
-            [PARENT_DEATH, "--pdeathsig", "KILL", "--", binary, *arguments],
+            [PARENT_DEATH, "--pdeathsig", "KILL", *become, "--", binary, *arguments],
             environ,
             file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
             setsigmask=[],
@@ -70,6 +87,43 @@ def spawn(binary: str, arguments: Sequence[str], environ: Mapping[str, str]) -> 
     except OSError as error:
         raise EnvoyError(f"cannot start Envoy through {tool}: {error.strerror}") from error
     return Envoy(pid)
+
+
+class Orphans:
+    """Reaps what others left behind: it becomes a child of pid 1, whoever started it.
+
+    Children of our own have owners, who fetch their status at once. So a child that was dead a
+    while ago and still is has no owner.
+    """
+
+    def __init__(self) -> None:
+        self._dead: set[int] = set()
+
+    def reap(self) -> bool:
+        """Reap the children that were dead the last time; return whether others are by now."""
+        dead = {pid for pid in _children() if _has_exited(pid)}
+        for pid in dead & self._dead:
+            with suppress(ChildProcessError):  # its owner came late
+                os.waitpid(pid, os.WNOHANG)
+        self._dead = dead - self._dead
+        return bool(self._dead)
+
+
+def _children() -> list[int]:
+    """Return the children of the main thread, whose they all are."""
+    pid = os.getpid()
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:  # noqa: PTH123 - see above
+            return [int(child) for child in file.read().split()]
+    except OSError:
+        return []  # a kernel without checkpoint and restore
+
+
+def _has_exited(pid: int) -> bool:
+    try:
+        return bool(os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+    except ChildProcessError:
+        return False
 
 
 def _find(tool: str, path: str) -> str:

@@ -1,6 +1,6 @@
 """What the status server asks of the rest of the agent, as plain callables."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -17,3 +17,7 @@ class Hooks(NamedTuple):
     drain: Callable[[], Awaitable[None]]
     #: End the agent; called when the caller has its answer.
     quit: Callable[[], None]
+    #: How many Envoys were started: what was true of one is not of the next.
+    starts: Callable[[], int] = lambda: 1
+    #: What /debug/NAME shows this pod, as JSON.
+    documents: Mapping[str, Callable[[], object]] = {}

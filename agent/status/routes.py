@@ -22,7 +22,7 @@ class Endpoint(Enum):
     PROBE = auto()
     QUIT = auto()
     DRAIN = auto()
-    NAMES = auto()
+    DOCUMENT = auto()
     PROFILE = auto()
 
 
@@ -45,7 +45,8 @@ EXACT: Final = {
     ("stats", "prometheus"): Endpoint.METRICS,
     ("quitquitquit",): Endpoint.QUIT,
     ("drain",): Endpoint.DRAIN,
-    ("debug", "ndsz"): Endpoint.NAMES,
+    ("debug", "drain"): Endpoint.DOCUMENT,
+    ("debug", "ndsz"): Endpoint.DOCUMENT,
 }
 PREFIXES: Final = {
     ("app-health",): Endpoint.PROBE,

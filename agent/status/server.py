@@ -3,6 +3,7 @@
 Source: status-lifecycle.md sections 3 and 6.
 """
 
+import json
 import logging
 import sys
 import time
@@ -36,7 +37,10 @@ OK: Final = 200
 TEXT: Final[Headers] = (("Content-Type", "text/plain; charset=utf-8"),)
 SAFE_TEXT: Final[Headers] = (*TEXT, ("X-Content-Type-Options", "nosniff"))
 COMMON_HEADERS: Final[Headers] = (("Vary", "Accept-Encoding"),)
-LOCALHOST_ONLY: Final = frozenset((Endpoint.QUIT, Endpoint.DRAIN, Endpoint.NAMES, Endpoint.PROFILE))
+JSON: Final[Headers] = (("Content-Type", "application/json"),)
+LOCALHOST_ONLY: Final = frozenset(
+    (Endpoint.QUIT, Endpoint.DRAIN, Endpoint.DOCUMENT, Endpoint.PROFILE)
+)
 POST_ONLY: Final = frozenset((Endpoint.QUIT, Endpoint.DRAIN))
 PROFILES: Final = b"profiles:\ncmdline\n"
 
@@ -50,6 +54,7 @@ class Readiness:
         self._metrics = metrics
         self._has_config = False
         self._is_live = False
+        self._starts = 1  #: which Envoy all this was true of
         self._reason: str | None = ""  #: of the last verdict; empty before the first
         self._since = 0.0
 
@@ -83,6 +88,8 @@ class Readiness:
         return None
 
     async def _ask_envoy(self) -> str | None:
+        if (starts := self._hooks.starts()) != self._starts:
+            self._starts, self._has_config, self._is_live = starts, False, False
         if not self._has_config:
             reason = await self._ask(CONFIG_TARGET, CONFIG_TIMEOUT_SECONDS, judge_config)
             if reason:
@@ -164,8 +171,8 @@ class StatusServer:
                 return Reply(OK, b"OK", TEXT)
             case Endpoint.QUIT:
                 return Reply(OK, b"OK", TEXT, then=self._hooks.quit)
-            case Endpoint.NAMES | Endpoint.PROFILE:
-                return _debug(endpoint, path)
+            case Endpoint.DOCUMENT | Endpoint.PROFILE:
+                return self._debug(endpoint, path.removeprefix("/debug/"))
 
     async def _ready(self) -> Reply:
         reason = await self._readiness.check()
@@ -186,16 +193,22 @@ class StatusServer:
         result = await self._prober.run(path, probe, request)
         return Reply(result.status, result.body, TEXT if result.body else ())
 
+    def _debug(self, endpoint: Endpoint, name: str) -> Reply:
+        """Return what a part of the agent says of itself; 404 where there is no such part."""
+        if endpoint is Endpoint.PROFILE:
+            return _profile(name.removeprefix("pprof/"))
+        document = self._hooks.documents.get(name)
+        if document is None:
+            return Reply(404, b"{}", JSON)
+        return Reply(OK, json.dumps(document(), indent=2).encode() + b"\n", JSON)
+
     async def _scrape(self, request: Request) -> Reply:
         from agent.status.merge.client import Scraper  # noqa: PLC0415 -- by the first scrape
 
         return await Scraper(self._settings.scrape, self._metrics).scrape(request)
 
 
-def _debug(endpoint: Endpoint, path: str) -> Reply:
-    if endpoint is Endpoint.NAMES:
-        return Reply(404, b"{}", (("Content-Type", "application/json"),))  # no DNS server
-    name = path.removeprefix("/debug/pprof/")
+def _profile(name: str) -> Reply:
     if name == "":
         return Reply(OK, PROFILES, TEXT)
     if name == "cmdline":

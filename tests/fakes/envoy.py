@@ -9,7 +9,8 @@ for each admin request and each signal.
 
 Behaviour keys: `ready` (status of /ready), `stats` (list of bodies or null for a failure, the
 last one repeats), `hang` (targets that are never answered), `on_term` (exit code, or null to
-ignore the signal).
+ignore the signal), `closes_after` (target after which nobody listens any more), `last_words` (what
+it writes when it is asked to stop).
 """
 
 import json
@@ -56,13 +57,21 @@ class Admin(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body.encode())
+        if target == BEHAVIOUR.get("closes_after"):
+            threading.Thread(target=server.shutdown).start()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
         del format, args
 
 
+def on_usr1(*_: object) -> None:
+    record("SIGUSR1")
+
+
 def on_term(*_: object) -> None:
     record("SIGTERM")
+    sys.stdout.write(BEHAVIOUR.get("last_words", ""))
+    sys.stdout.flush()
     code = BEHAVIOUR.get("on_term", 0)
     if code is not None:
         os._exit(code)
@@ -70,8 +79,12 @@ def on_term(*_: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, on_term)
+    signal.signal(signal.SIGUSR1, on_usr1)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Admin)
     temporary = DIRECTORY / "port.new"
     temporary.write_text(str(server.server_address[1]))
     temporary.rename(DIRECTORY / "port")
-    server.serve_forever()
+    with server:
+        server.serve_forever()
+    while True:
+        signal.pause()

@@ -20,7 +20,7 @@ class Stats:
         annotations: dict[str, str] | None = None,
         *,
         discovery: bool = False,
-        count: bool = False,
+        counted: tuple[str, ...] = (),
     ) -> None:
         self.warnings: list[str] = []
         self.config = stats_config(
@@ -28,7 +28,7 @@ class Stats:
             {f"{PREFIX}{name}": text for name, text in (annotations or {}).items()},
             ("10.0.0.1", "fd00::1"),
             metadata_discovery=discovery,
-            count_connections=count,
+            counted=counted,
             warnings=self.warnings,
         )
 
@@ -55,7 +55,7 @@ def test_by_default_only_what_the_mesh_needs_exists() -> None:
 
 
 def test_discovery_and_connections_are_counted_on_demand() -> None:
-    stats = Stats(discovery=True, count=True)
+    stats = Stats(discovery=True, counted=("downstream_cx_active",))
 
     assert stats.patterns("prefix")[:2] == ["reporter=", "workload_discovery"]
     assert stats.patterns("suffix") == [*REQUIRED_SUFFIXES, "downstream_cx_active"]

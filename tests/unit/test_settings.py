@@ -1,5 +1,6 @@
 import pytest
 
+from agent.cgroup import Limits
 from agent.errors import SettingsError
 from agent.lifecycle.command_line import envoy_arguments
 from agent.proxy_flags import PROXY_FLAGS
@@ -67,10 +68,77 @@ def test_a_malformed_proxy_config_is_named(text: str) -> None:
     assert all("PROXY_CONFIG" in problem for problem in problems(PROXY_CONFIG=text))
 
 
-def test_running_without_envoy_is_refused_for_now() -> None:
-    assert problems(DISABLE_ENVOY="true") == (
-        "DISABLE_ENVOY=true: running without Envoy is not supported yet",
-    )
+def test_without_envoy_only_the_status_port_is_needed() -> None:
+    settings, _ = parse(DISABLE_ENVOY="true")
+
+    assert not settings.envoy_enabled
+    assert not settings.status.envoy_enabled
+    assert set(settings.ports) == {15020}
+
+
+@pytest.mark.parametrize(
+    ("limits", "environ", "concurrency"),
+    [
+        (Limits(cpus=2.0), {}, 2),
+        (Limits(cpus=0.1), {}, 1),
+        (Limits(cpus=2.0), {"ISTIO_CPU_LIMIT": "4"}, 4),
+        (Limits(cpus=2.0), {"PROXY_CONFIG": '{"concurrency": 1}'}, 1),
+        (Limits(), {}, 0),
+        (Limits(2.0, 0.5), {"AGENT_CONCURRENCY_FROM": "request"}, 1),
+        (Limits(2.0, 0.5), {"AGENT_CONCURRENCY_FROM": "request", "ISTIO_CPU_LIMIT": "4"}, 1),
+        (Limits(2.0), {"AGENT_CONCURRENCY_FROM": "request"}, 2),
+        (Limits(2.0, 0.5), {"AGENT_CONCURRENCY_FROM": "weight"}, 2),
+    ],
+)
+def test_workers_follow_the_environment_else_the_cgroup(
+    limits: Limits, environ: dict[str, str], concurrency: int
+) -> None:
+    """Cases K2 to K4."""
+    settings, _ = parse(world=DUAL._replace(limits=limits), **environ)
+
+    assert settings.envoy.concurrency == concurrency
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, 1 << 30),
+        ({"AGENT_ENVOY_MEMORY_LIMIT": "512Mi"}, 512 << 20),
+        ({"AGENT_ENVOY_MEMORY_LIMIT": "off"}, 0),
+        ({"AGENT_ENVOY_MEMORY_LIMIT": "much"}, 1 << 30),
+    ],
+)
+def test_memory_follows_the_environment_else_the_cgroup(
+    environ: dict[str, str], expected: int
+) -> None:
+    """Case K6."""
+    settings, _ = parse(world=DUAL._replace(limits=Limits(memory_bytes=1 << 30)), **environ)
+
+    assert settings.memory_limit_bytes == expected
+
+
+@pytest.mark.parametrize(
+    ("is_root", "address", "user"),
+    [
+        (True, "localhost:53", (1337, 1337)),
+        (True, "localhost:15053", None),
+        (False, "localhost:53", None),
+    ],
+)
+def test_a_root_agent_that_serves_dns_runs_envoy_unprivileged(
+    *, is_root: bool, address: str, user: tuple[int, int] | None
+) -> None:
+    settings, _ = parse(world=DUAL._replace(is_root=is_root), DNS_PROXY_ADDR=address)
+
+    assert settings.envoy.user == user
+
+
+@pytest.mark.parametrize(("text", "expected"), [("3", 3), ("-1", 0), ("many", 0)])
+def test_restarts_are_a_whole_number(text: str, expected: int) -> None:
+    settings, warnings = parse(AGENT_ENVOY_RESTARTS=text)
+
+    assert settings.restarts == expected
+    assert bool(warnings) == (text != "3")
 
 
 def test_a_template_is_refused_for_now() -> None:

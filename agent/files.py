@@ -1,0 +1,58 @@
+"""What the agent reads of its surroundings: the cgroup's files, and files the user names.
+
+Source: cgroups(7); bootstrap.md sections 5.10 and 7.
+"""
+
+# pathlib would cost 5 ms before Envoy is spawned:
+# ruff: noqa: PTH123
+
+from agent.cgroup import (
+    Limits,
+    directories,
+    memory_bytes,
+    oom_kills,
+    quota_cpus,
+    shares_cpus,
+    weight_cpus,
+)
+
+MEMBERSHIP = "/proc/self/cgroup"
+
+
+def read_limits() -> Limits:
+    """Return what this process's cgroup lets it use."""
+    membership = _read(MEMBERSHIP) or ""
+    cpu, memory = (directories(membership, name) for name in ("cpu", "memory"))
+    quota = _first(cpu, "cpu.max")
+    if quota is None:
+        amount, period = (_first(cpu, f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+        quota = f"{(amount or '').strip()} {(period or '').strip()}"
+    weight, shares = _first(cpu, "cpu.weight"), _first(cpu, "cpu.shares")
+    limit = _first(memory, "memory.max") or _first(memory, "memory.limit_in_bytes")
+    return Limits(
+        cpus=quota_cpus(quota),
+        requested_cpus=weight_cpus(weight) if weight else shares_cpus(shares or ""),
+        memory_bytes=memory_bytes(limit or ""),
+    )
+
+
+def read_oom_kills() -> int:
+    """Return how many processes of this container the kernel has killed for want of memory."""
+    memory = directories(_read(MEMBERSHIP) or "", "memory")
+    return oom_kills(_first(memory, "memory.events") or _first(memory, "memory.oom_control") or "")
+
+
+def _first(places: list[str], name: str) -> str | None:
+    for directory in places:
+        text = _read(f"{directory}/{name}")
+        if text is not None:
+            return text
+    return None
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None
