@@ -20,6 +20,8 @@ MODULES: Final = {
     "-j CONNMARK": "xt_connmark",
     "-j CT": "xt_CT",
 }
+#: How the tools name a match or target that the kernel does not know.
+EXTENSION: Final = r"[Ee]xtension (\w+) revision \d+ not supported"
 NOISE: Final = ("Try `", "Error occurred at line")
 #: Before the text itself: the tool's name and version, 'line 3 failed', 'line 42:'.
 PREFIX: Final = r"^(ip6?tables[\w-]*( v\S+ \(\w+\))?: *)*(line \d+( failed)?(: *|$))?"
@@ -43,7 +45,10 @@ def refusal(tool: str, status: int, stderr: str, text: str, table_module: str) -
     line = f"{tool} refused{where}: exit status {status}{reason}"
     if reason and not number:
         return line  # not a matter of a rule: permission, the lock
-    return f"{line} (kernel modules it needs: {', '.join(_modules(lines, number, table_module))})"
+    tables, modules = _needs(lines, number, table_module)
+    modules += [f"xt_{name}" for name in re.findall(EXTENSION, stderr)]
+    which = ", ".join(dict.fromkeys(modules))
+    return f"{line} (table {', '.join(tables)} needs the kernel modules {which})"
 
 
 def summary(stderr: str) -> str:
@@ -53,12 +58,12 @@ def summary(stderr: str) -> str:
     return "; ".join(filter(None, said))
 
 
-def _modules(lines: Sequence[str], number: int, table_module: str) -> list[str]:
-    """Return the modules that a line needs; COMMIT stands for its table, 0 for everything."""
+def _needs(lines: Sequence[str], number: int, table_module: str) -> tuple[list[str], list[str]]:
+    """Return table and modules of a line; COMMIT stands for its table, 0 for everything."""
     if number:
         start = max((at for at in range(number) if lines[at].startswith("*")), default=0)
         whole = lines[start:number]
         lines = whole if whole[-1] == "COMMIT" else [whole[0], whole[-1]]
     tables = [line.removeprefix("*").strip() for line in lines if line.startswith("*")]
     needed = [module for words, module in MODULES.items() if any(words in line for line in lines)]
-    return list(dict.fromkeys([*map(table_module.format, tables), *needed]))
+    return list(dict.fromkeys(tables)), [*map(table_module.format, tables), *needed]

@@ -78,6 +78,7 @@ def test_applying_and_cleaning_up_is_no_change(
     forced: str,
     is_dual_stack: bool,
 ) -> None:
+    """Case I18."""
     flush(inside)
     install(inside, f"{family}-{variant}", foreign)
     before = dump(inside)

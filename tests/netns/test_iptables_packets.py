@@ -128,6 +128,7 @@ def test_after_cleanup_nothing_is_captured(pod: Namespace) -> None:
 
 @pytest.mark.parametrize("variant", ["nft", "legacy"])
 def test_dns_reaches_the_agent_unless_the_agent_asks(pod: Namespace, variant: str) -> None:
+    """Case I25: what the agent asks does not come back to it."""
     dns = ("--redirect-dns", "--capture-all-dns", f"--force-iptables-binary={variant}")
     pod.run(sys.executable, "-m", "iptables", *ARGUMENTS, *dns)
 
@@ -139,6 +140,7 @@ def test_dns_reaches_the_agent_unless_the_agent_asks(pod: Namespace, variant: st
 
 
 def test_a_flow_opened_before_is_captured_too(pod: Namespace) -> None:
+    """Case I22."""
     code = """
 import socket, subprocess, sys
 agent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -66,6 +66,7 @@ def apply(families: Families = IPV4, actions: Actions = USUAL, plans: Plans = PL
 
 
 def test_one_variant_is_enough(make: Make) -> None:
+    """Cases I4 and I7."""
     tools = make(iptables_nft_save=FINE, iptables_nft_restore=FINE)
 
     apply()
@@ -103,6 +104,7 @@ def test_tools_without_a_variant_wait_if_they_can(make: Make, version: str, argu
 
 
 def test_legacy_in_use_whose_nat_table_is_missing_gives_way_to_nft(make: Make) -> None:
+    """Case I3."""
     missing = "iptables-restore v1.8.9 (legacy): iptables-restore: unable to initialize table 'nat'"
     tools = make(
         iptables_legacy_save=[{"out": "*filter\n-A INPUT -j ACCEPT\nCOMMIT\n"}],
@@ -119,6 +121,7 @@ def test_legacy_in_use_whose_nat_table_is_missing_gives_way_to_nft(make: Make) -
 
 
 def test_what_every_variant_refuses_is_reported_with_all_reasons(make: Make) -> None:
+    """Case I9."""
     unknown = (
         'iptables-restore v1.4.21 (x): unknown option "--to-ports"\nError occurred at line: 7\n'
     )
@@ -158,6 +161,7 @@ def test_rules_that_another_tool_installed_meanwhile_are_looked_at_again(make: M
 
 
 def test_a_busy_tool_is_tried_three_times(make: Make) -> None:
+    """Case I10."""
     tools = make(iptables_nft_save=FINE, iptables_nft_restore=[BUSY, BUSY, {}])
 
     apply()
@@ -176,6 +180,7 @@ def test_a_tool_that_stays_busy_is_an_error(make: Make) -> None:
 
 @pytest.mark.parametrize("actions", [USUAL, Actions(cleanup_only=True), Actions(force_apply=True)])
 def test_a_save_that_fails_is_an_error_and_nothing_is_changed(make: Make, actions: Actions) -> None:
+    """Case I28."""
     tools = make(iptables_nft_save=FAILS, iptables_nft_restore=FINE)
 
     with pytest.raises(SystemRefusedError) as raised:
@@ -187,6 +192,7 @@ def test_a_save_that_fails_is_an_error_and_nothing_is_changed(make: Make, action
 
 
 def test_an_ipv6_host_needs_no_ipv4_tools(make: Make) -> None:
+    """Case I11."""
     tools = make(ip6tables_nft_save=FINE, ip6tables_nft_restore=FINE)
 
     log = apply(IPV6)

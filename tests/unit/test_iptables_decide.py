@@ -135,6 +135,7 @@ def test_forcing_installs_anew_what_is_as_planned() -> None:
 
 
 def test_each_family_is_judged_alone() -> None:
+    """Case I14."""
     both = [*stores(nft=DRIFT), *stores(6, nft=dump(6))]
 
     found = decide(PLANS, both, Actions(reconcile=True), BOTH)

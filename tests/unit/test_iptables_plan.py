@@ -113,10 +113,37 @@ def test_all_identities_come_before_the_rule_that_lets_others_go() -> None:
 
 
 def test_dns_of_an_excluded_port_is_excluded_before_dns_is_captured() -> None:
+    """Case I26."""
     found = injected("-o", "53", "--redirect-dns", "--capture-all-dns")
 
     specs = [rule.spec for rule in found if rule.chain == "ISTIO_OUTPUT" and rule.table == "nat"]
     assert specs.index("-p udp --dport 53 -j RETURN") < specs.index("-j ISTIO_OUTPUT_DNS")
+
+
+def test_invalid_packets_are_dropped_before_anything_else() -> None:
+    """Case I20."""
+    mangle, _ = rules.tables(injected("--drop-invalid", "-m", "TPROXY"))
+
+    assert mangle.chains["PREROUTING"][0].spec == "-m conntrack --ctstate INVALID -j ISTIO_DROP"
+
+
+def test_answers_of_a_server_are_told_by_their_source() -> None:
+    """Case I21."""
+    case = {
+        "argv": ["--redirect-dns"], "environ": {}, "addresses": ["10.0.0.7"],
+        "resolv_conf": "nameserver 10.96.0.10",
+    }  # fmt: skip
+    *_, raw = plan(settings(case).config, 4)
+
+    (answer,) = raw.chains["ISTIO_INBOUND"]
+    assert answer.spec == "-p udp --sport 53 -s 10.96.0.10/32 -j CT --zone 1"
+
+
+def test_no_port_is_excluded_that_was_not_named() -> None:
+    """Case I29."""
+    assert [
+        rule.spec for rule in injected() if "--dport" in rule.spec and "RETURN" in rule.spec
+    ] == ["-p tcp --dport 15008 -j RETURN"]
 
 
 def test_no_jump_leads_to_a_chain_that_is_not_made() -> None:

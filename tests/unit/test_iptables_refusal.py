@@ -26,8 +26,8 @@ def test_the_refused_line_is_shown_with_the_modules_it_needs() -> None:
     assert line == (
         "iptables-nft-restore refused line 6, '-A ISTIO_OUTPUT -p tcp -m multiport ! --dports "
         "53,15008 -m owner --uid-owner 7 -j ISTIO_REDIRECT': exit status 4: RULE_APPEND failed "
-        "(Operation not supported): rule in chain ISTIO_OUTPUT (kernel modules it "
-        "needs: nft_compat, xt_owner, xt_multiport)"
+        "(Operation not supported): rule in chain ISTIO_OUTPUT (table nat needs the kernel "
+        "modules nft_compat, xt_owner, xt_multiport)"
     )
 
 
@@ -50,7 +50,7 @@ def test_a_table_that_is_missing_is_named() -> None:
 
     assert line == (
         "iptables-legacy-restore refused line 4, '* nat': exit status 2: unable to initialize "
-        "table 'nat' (kernel modules it needs: iptable_nat)"
+        "table 'nat' (table nat needs the kernel modules iptable_nat)"
     )
 
 
@@ -58,8 +58,23 @@ def test_a_table_that_is_missing_is_named() -> None:
 def test_a_refusal_without_line_or_reason_may_be_of_any_rule(stderr: str) -> None:
     line = refusal("iptables-restore", -9, stderr, INPUT, "iptable_{}")
 
-    assert line.startswith("iptables-restore refused its input: exit status -9 (kernel modules")
-    assert ": iptable_mangle, iptable_nat, xt_owner" in line
+    assert line.startswith(
+        "iptables-restore refused its input: exit status -9 (table mangle, nat needs"
+    )
+    assert " iptable_mangle, iptable_nat, xt_owner" in line
+
+
+def test_an_extension_that_the_kernel_lacks_is_named() -> None:
+    stderr = (
+        "Warning: Extension connmark revision 0 not supported, missing kernel module?\n"
+        "iptables-nft-restore: line 7 failed: No such file or directory\n"
+    )
+
+    line = refusal("iptables-nft-restore", 1, stderr, INPUT, "nft_compat")
+
+    assert line.endswith(
+        "(table nat needs the kernel modules nft_compat, xt_REDIRECT, xt_connmark)"
+    )
 
 
 def test_a_refusal_with_a_reason_of_its_own_is_no_matter_of_modules() -> None:

@@ -1,0 +1,114 @@
+"""Large rule sets, and hosts that refuse what is needed."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.netns.namespaces import ROOT, Namespace, namespace
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+USUAL = ("-u", "1337", "-i", "*", "-b", "*")
+TOOLS = ("iptables-legacy", "iptables-nft", "ip6tables-legacy", "ip6tables-nft")
+SECCOMP = (sys.executable, str(ROOT / "tests" / "fakes" / "seccomp.py"))
+
+
+@pytest.fixture
+def inside() -> Iterator[Namespace]:
+    with namespace("240.240.240.240/32", "2001:db8::7/128") as made:
+        yield made
+
+
+def capture(
+    inside: Namespace, *argv: str, wrapper: tuple[str, ...] = (), **environ: str
+) -> CompletedProcess[str]:
+    return inside.run(
+        sys.executable, "-m", "iptables", *argv, check=False, wrapper=wrapper, environ=environ
+    )
+
+
+def rules(inside: Namespace, tool: str) -> list[str]:
+    lines = inside.run(f"{tool}-save").stdout.splitlines()
+    return [line for line in lines if line.startswith("-A")]
+
+
+def errors(done: CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stdout.splitlines() if "\terror\t" in line]
+
+
+@pytest.mark.parametrize("variant", ["nft", "legacy"])
+def test_two_thousand_ranges_and_five_hundred_ports(inside: Namespace, variant: str) -> None:
+    ranges = [f"10.{number // 256}.{number % 256}.0/24" for number in range(1000)]
+    ranges += [f"2001:db8:{number:x}::/48" for number in range(1, 1001)]
+    ports = ",".join(str(number) for number in range(2000, 2500))
+    argv = (
+        *USUAL, "--dual-stack", f"--force-iptables-binary={variant}",
+        "-x", ",".join(ranges), "-o", ports, "-d", ports,
+    )  # fmt: skip
+
+    first = capture(inside, *argv)
+    again = capture(inside, *argv)
+
+    assert (first.returncode, again.returncode) == (0, 0)
+    for tool in (f"iptables-{variant}", f"ip6tables-{variant}"):
+        assert len(rules(inside, tool)) == 15 + 1000 + 3 * 500
+    assert "read back" not in first.stdout
+    assert "reconciliation not needed" in again.stdout
+    assert capture(inside, *argv, "--cleanup-only").returncode == 0
+    assert not any(rules(inside, tool) for tool in TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("calls", "named"),
+    [
+        ("socket", "netlink: Operation not permitted"),
+        ("clone,vfork", "iptables-nft-save: cannot be run: Operation not permitted"),
+        ("sendmsg,setsockopt", "Operation not permitted"),
+    ],
+)
+def test_what_seccomp_refuses_is_said_and_nothing_changes(
+    inside: Namespace, calls: str, named: str
+) -> None:
+    done = capture(inside, *USUAL, wrapper=(*SECCOMP, calls))
+
+    assert done.returncode == 1
+    (error,) = errors(done)
+    assert named in error
+    assert not any(rules(inside, tool) for tool in TOOLS)
+
+
+def test_an_ipv6_only_pod_needs_no_ipv4_tools(tmp_path: Path) -> None:
+    """Case I11. Source: traffic-capture.md section 17.27."""
+    for purpose in ("", "-save", "-restore"):
+        name = f"ip6tables-nft{purpose}"
+        (tmp_path / name).symlink_to(shutil.which(name) or "")
+
+    with namespace("2001:db8::7/128") as made:
+        done = capture(made, *USUAL, PATH=str(tmp_path))
+
+        assert done.returncode == 0
+        assert "going on, as the host has no IPv4 address" in done.stdout
+        assert len(rules(made, "ip6tables-nft")) == 15
+        assert not rules(made, "iptables-nft")
+
+
+def test_a_missing_match_names_its_module_and_table(inside: Namespace, tmp_path: Path) -> None:
+    """Cases I6 and I12."""
+    refusal = "#!/bin/sh\necho 'Extension owner revision 0 not supported, missing kernel module?\n"
+    refusal += "ip6tables-restore: line 10 failed: No such file or directory' >&2\nexit 1\n"
+    for variant in ("nft", "legacy"):
+        name = tmp_path / f"ip6tables-{variant}-restore"
+        name.write_text(refusal)
+        name.chmod(0o755)
+
+    done = capture(inside, *USUAL, "--dual-stack", PATH=f"{tmp_path}:{os.environ['PATH']}")
+
+    assert done.returncode == 1
+    assert "xt_owner" in errors(done)[0]
+    assert "table nat needs" in errors(done)[0]
+    assert not any(rules(inside, tool) for tool in TOOLS)
