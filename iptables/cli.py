@@ -17,13 +17,15 @@ from iptables.host import Account, HostFacts
 from iptables.installed import as_saved, replace
 from iptables.lock import client as lock
 from iptables.log import Log, open_log
+from iptables.netlink import Family
+from iptables.nft import client as nftables
 from iptables.normal import Names
 from iptables.options import FLAGS
 from iptables.ownership import find_own
 from iptables.plan import plan
 from iptables.routing import changes
 from iptables.routing import client as routing
-from iptables.rules import Owner
+from iptables.rules import Owner, Table
 
 USAGE_STATUS: Final = 255  # traffic-capture.md section 2.3
 RESOLV_CONF: Final = "/etc/resolv.conf"
@@ -72,7 +74,7 @@ def _capture(flags: Parsed, environ: Mapping[str, str], log: Log) -> None:
     facts = _facts(flags, environ)
     settings = config.parse_settings(flags, environ, facts)
     capture, actions = settings.config, settings.actions
-    log.write("info", report.environment(environ))
+    log.write("info", report.environment(environ, native_nftables=actions.native_nftables))
     log.write("info", report.settings(capture, actions, dual_stack=flags.is_on("dual-stack")))
     for warning in settings.warnings:
         log.write("warn", warning)
@@ -80,6 +82,8 @@ def _capture(flags: Parsed, environ: Mapping[str, str], log: Log) -> None:
     plans = {family: plan(capture, family) for family in run.FAMILIES}
     if actions.skip_rule_apply:
         log.write("info", "rules are left as they are, as --skip-rule-apply asks")
+    elif actions.dry_run and actions.native_nftables:
+        _show_native(plan(capture, *capture.families.captured), actions, log)
     elif actions.dry_run:
         _show({family: plans[family] for family in capture.families.captured}, actions, log)
     elif capture.inbound.mode == "NONE" and not actions.cleanup_only:
@@ -115,7 +119,6 @@ def _account(name: str) -> Account | None:
 
 def _refuse_unsupported(actions: Actions) -> None:
     wanted = {
-        "--native-nftables": actions.native_nftables,
         "--run-validation": actions.run_validation,
         "--cni-mode": actions.cni_mode,
         "--network-namespace": bool(actions.network_namespace),
@@ -166,15 +169,29 @@ def _change(
 ) -> None:
     """Change the rules, and the routing that goes with them: all of it or nothing."""
 
-    def around(made: Sequence[Change]) -> AbstractContextManager[None]:
+    def around(
+        made: Sequence[Change], others: Sequence[tuple[Family, int]] = ()
+    ) -> AbstractContextManager[None]:
         installed = [(change.store.family, change.before) for change in made]
-        marks = changes.marks(capture, installed, actions)
+        marks = changes.marks(capture, installed, actions, others)
         wanted = changes.mark_changes(marks, routing.find(marks))
         return routing.changed([*changes.address_changes(capture, facts, actions), *wanted], log)
 
     names = _names(plans)
     with lock.held(log):
-        run.apply(plans, actions, capture.families, names, log, around=around)
+        if not actions.native_nftables and not nftables.has_tables():
+            run.apply(plans, actions, capture.families, names, log, around=around)
+            return
+        from iptables.nft import run as native  # noqa: PLC0415 - few pods need it
+
+        if actions.native_nftables:
+            native.apply(capture, actions, names, log, around)
+            return
+        others = native.marks()
+        run.apply(
+            plans, actions, capture.families, names, log, around=lambda made: around(made, others)
+        )
+        native.remove(log)
 
 
 def _show(plans: Plans, actions: Actions, log: Log) -> None:
@@ -195,14 +212,29 @@ def _show(plans: Plans, actions: Actions, log: Log) -> None:
         _write_transcript(plans, actions.dry_run_file)
 
 
+def _show_native(planned: Sequence[Table], actions: Actions, log: Log) -> None:
+    """Print the input of nft and run nothing. Source: section 17.9."""
+    from iptables.nft.text import removal, transaction  # noqa: PLC0415 - as in _change
+
+    log.write("info", "running nftables in dry-run mode, no rule changes will be made")
+    text = removal() if actions.cleanup_only else transaction(planned, explained=True)
+    sys.stdout.write(f"# input of nft -f -\n{text}")
+    if actions.dry_run_file:
+        _write(actions.dry_run_file, removal() if actions.cleanup_only else transaction(planned))
+
+
 def _write_transcript(plans: Plans, path: str) -> None:
     """Write what would be run, as the reference does. Source: sections 13, 17.18, 18."""
     saves = ["iptables-save", "ip6tables-save"]
     texts = [rules.render_plan(planned) for planned in plans.values()]
     lines = "\n".join([*saves, *(line for text in texts for line in text.splitlines())])
     after = "\n".join(saves[: len(plans)])
+    _write(path, f"{lines}\n{after}\n")
+
+
+def _write(path: str, text: str) -> None:
     try:
         with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - pathlib is slow
-            file.write(f"{lines}\n{after}\n")
+            file.write(text)
     except OSError as error:
         raise CaptureError(f"DRY_RUN_FILE_PATH={path!r}: {error.strerror}") from error

@@ -25,10 +25,11 @@ ENVIRONMENT: Final = (
 )
 
 
-def environment(environ: Mapping[str, str]) -> str:
+def environment(environ: Mapping[str, str], *, native_nftables: bool = False) -> str:
     """Return the variables that the reference's users look for, as they are."""
     lines = [f"{name}={environ.get(name, '')}" for name in ENVIRONMENT]
-    return "\n".join(["Istio iptables environment:", *lines])
+    backend = "nftables" if native_nftables else "iptables"
+    return "\n".join([f"Istio {backend} environment:", *lines])
 
 
 def settings(config: CaptureConfig, actions: Actions, *, dual_stack: bool) -> str:

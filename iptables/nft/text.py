@@ -63,7 +63,7 @@ CHAINS: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 INVALID: Final = ConnectionState(("INVALID",))
-BARE_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*|[0-9]+(-[0-9]+)?")
+BARE_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 #: The order of a rule's matches; table raw has its own.
 ORDER: Final = (Interface, Protocol, ConnectionState, Address, Port, Ports, Owner, Mark)
 RAW_ORDER: Final = (Protocol, Port, Address, Owner)
@@ -160,7 +160,7 @@ def _match_text(match: Match, rule: Rule) -> str:
             return f"{_ip(cidr)} {side[0]}addr {_not(match)}{cidr}"
         case Owner(kind, owner):
             prefix = "meta " if rule.table == "raw" else ""
-            return f"{prefix}sk{kind} {_not(match)}{_word(_range(owner, '-'))}"
+            return f"{prefix}sk{kind} {_not(match)}{_owner(owner)}"
         case Mark(of, mark):
             return f"{'ct ' if of == 'connection' else ''}mark {_not(match)}{mark}"
         case ConnectionState(states):
@@ -234,6 +234,10 @@ def _range(text: str, separator: str) -> str:
 
 def _interface(name: str) -> str:
     return f'"{name[:-1]}*"' if name.endswith("+") else _word(name)
+
+
+def _owner(owner: str) -> str:
+    return _range(owner, "-") if owner[0].isdigit() else _word(owner)
 
 
 def _word(text: str) -> str:

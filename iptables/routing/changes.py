@@ -96,7 +96,10 @@ class Marks(NamedTuple):
 
 
 def marks(
-    config: CaptureConfig, installed: Iterable[tuple[Family, Own]], actions: Actions
+    config: CaptureConfig,
+    installed: Iterable[tuple[Family, Own]],
+    actions: Actions,
+    others: Iterable[tuple[Family, int]] = (),
 ) -> Marks:
     """Return the marks of the configuration and of rules that are installed.
 
@@ -104,13 +107,14 @@ def marks(
         config: where its mode is not TPROXY, nothing is wanted.
         installed: what is ours, by family.
         actions: a cleanup wants nothing, and finds what the configuration would have added.
+        others: marks that rules of another backend give until now.
     """
     inbound = config.inbound
     wanted: tuple[MarkRule, ...] = ()
     if inbound.mode == "TPROXY" and not inbound.ports.is_empty:
         families = FAMILIES if actions.cleanup_only else config.families.captured
         wanted = tuple(MarkRule(family, inbound.mark, inbound.route_table) for family in families)
-    stale = {
+    stale = set(others) | {
         (family, mark)
         for family, own in installed
         for spec in own.chains.get(("mangle", "ISTIO_TPROXY"), ())

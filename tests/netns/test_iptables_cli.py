@@ -121,6 +121,7 @@ def test_rules_move_to_a_forced_variant_when_reconciled(inside: Namespace) -> No
 
 @pytest.mark.parametrize("variant", ["nft", "legacy"])
 def test_drift_is_refused_then_reconciled(inside: Namespace, variant: str) -> None:
+    """Case I27: order is compared too."""
     forced = f"--force-iptables-binary={variant}"
     tool = f"iptables-{variant}"
     capture(inside, *INJECTED, forced)
@@ -172,6 +173,7 @@ def test_another_configuration_replaces_all_of_the_first(inside: Namespace) -> N
 def test_a_failing_ipv6_leaves_ipv4_as_it_was(
     inside: Namespace, argv: tuple[str, ...], tmp_path: Path
 ) -> None:
+    """Cases I2 and I6."""
     for tool in ("ip6tables-nft-restore", "ip6tables-legacy-restore"):
         (tmp_path / tool).write_text("#!/bin/sh\necho 'RULE_APPEND failed' >&2\nexit 1\n")
         (tmp_path / tool).chmod(0o755)
@@ -203,6 +205,7 @@ def test_ipv6_that_is_not_captured_is_not_touched(inside: Namespace) -> None:
 
 
 def test_other_tables_do_not_disturb(inside: Namespace) -> None:
+    """Case I15."""
     inside.run("iptables-legacy", "-t", "security", "-A", "INPUT", "-j", "RETURN")
 
     capture(inside, *INJECTED, "--force-iptables-binary=legacy")
@@ -314,7 +317,6 @@ def test_a_dry_run_of_a_cleanup_prints_what_removes_this_configuration(inside: N
 @pytest.mark.parametrize(
     ("argv", "named"),
     [
-        (("--native-nftables",), "--native-nftables is not supported yet"),
         (("--run-validation",), "--run-validation is not supported yet"),
         (("--cni-mode",), "--cni-mode is not supported yet"),
         (("--network-namespace=/x",), "--network-namespace is not supported yet"),
@@ -326,6 +328,7 @@ def test_a_dry_run_of_a_cleanup_prints_what_removes_this_configuration(inside: N
 def test_what_cannot_be_done_is_refused_before_anything_runs(
     inside: Namespace, argv: tuple[str, ...], named: str
 ) -> None:
+    """Case I19."""
     done = capture(inside, *argv, status=1)
 
     assert named in errors(done)[0]

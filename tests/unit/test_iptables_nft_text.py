@@ -94,6 +94,7 @@ def test_a_reason_stands_above_each_rule() -> None:
         ("tcp", 'iifname "tcp"'),
         ("set", 'iifname "set"'),
         ("0eth", 'iifname "0eth"'),
+        ("7-8", 'iifname "7-8"'),
         ("a;b", 'iifname "a;b"'),
         ("docker+", 'iifname "docker*"'),
         ("+", ""),

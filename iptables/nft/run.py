@@ -1,0 +1,159 @@
+"""Makes our nftables tables as planned: reads, decides, changes everything in one transaction.
+
+Rules that the iptables tools have of us go once the new ones are there: what is captured by both
+for a moment is captured.
+
+Source: traffic-capture.md sections 11, 17.9, 17.10 and 17.11.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Final
+
+from iptables import decide, run
+from iptables.config import Actions, CaptureConfig
+from iptables.decide import Change
+from iptables.errors import CaptureError, SystemRefusedError
+from iptables.log import Log
+from iptables.netlink import Family
+from iptables.nft import state
+from iptables.nft.listing import Listing, parse_listing
+from iptables.nft.refusal import refusal
+from iptables.nft.text import removal, transaction
+from iptables.normal import Names
+from iptables.plan import plan
+from iptables.process import NOT_FOUND, Command, Result, run_all
+from iptables.rules import Table
+
+LIST: Final = Command(("nft", "-s", "-n", "list", "ruleset"))
+VERSION: Final = Command(("nft", "--version"))
+OLDEST: Final = (1, 0, 1)  # traffic-capture.md section 11.1
+#: Where the kernel names the legacy tables that are in use, by family.
+LEGACY_TABLES: Final = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names")
+
+#: What surrounds a change of rules: given what changes of the iptables tools' rules, and marks that
+#: nftables rules give until then.
+Around = Callable[[Sequence[Change], Sequence[tuple[Family, int]]], AbstractContextManager[None]]
+
+
+def apply(capture: CaptureConfig, actions: Actions, names: Names, log: Log, around: Around) -> None:
+    """Install the plan of the captured families, or with `cleanup_only` remove all of ours.
+
+    Raises:
+        SystemRefusedError: nft or the kernel cannot do it; everything is as it was.
+        CaptureError: somebody else captures this namespace.
+    """
+    log.write("info", "native nftables enabled, using nft rules for traffic redirection.")
+    planned = plan(capture, *capture.families.captured)
+    listing = read()
+    if listing.is_ambient:
+        raise CaptureError(
+            "this namespace is captured by ambient mode (nftables tables istio-ambient-...), "
+            "whose node agent owns its rules: take it out of ambient mode first"
+        )
+    change = state.decide(planned, listing, actions, names)
+    others = _of_iptables(listing, capture, actions, names)
+    for level, text in change.notes:
+        log.write(level, text)
+    with around(others, state.marks(listing)):
+        _commit(change.text, log)
+        try:
+            run.commit(others, names, log)
+        except SystemRefusedError:
+            if change.text:
+                _commit(state.put_back(listing), log)
+            raise
+    if change.text and not actions.cleanup_only:
+        _verify(planned, names, log)
+
+
+def marks() -> list[tuple[Family, int]]:
+    """Return the marks that our rules give, by the address family of their packets.
+
+    Raises:
+        SystemRefusedError: nft, which is needed to remove the rules too, cannot be used.
+    """
+    return state.marks(read())
+
+
+def remove(log: Log) -> None:
+    """Remove our tables, as another backend has taken over.
+
+    Raises:
+        SystemRefusedError: they are still there.
+    """
+    log.write("info", "removing nftables rules of an earlier configuration")
+    _commit(removal(), log)
+
+
+def read() -> Listing:
+    """Return what is installed.
+
+    Raises:
+        SystemRefusedError: it cannot be told, or this nft cannot be used.
+    """
+    listed, version = run_all([LIST, VERSION])
+    if listed.status == NOT_FOUND:
+        raise SystemRefusedError(
+            "native nftables is enabled (--native-nftables, values.global.nativeNftables), but "
+            "nft is missing in the sidecar container image"
+        )
+    number = re.search(r"v(\d+)\.(\d+)\.(\d+)", version.out)
+    if number and tuple(map(int, number.groups())) < OLDEST:
+        raise SystemRefusedError(f"nft {number[0]} is too old: expected v1.0.1 or later")
+    if listed.status:
+        raise _refused(listed, "")
+    return parse_listing(listed.out)
+
+
+def _of_iptables(
+    listing: Listing, capture: CaptureConfig, actions: Actions, names: Names
+) -> tuple[Change, ...]:
+    """Return what removes our rules of either variant of the iptables tools.
+
+    Raises:
+        SystemRefusedError: there are rules, and no tools that would read them.
+    """
+    if not listing.has_iptables and not any(map(_read_line, LEGACY_TABLES)):
+        return ()
+    stores = run.read_stores(None)
+    problems = [store.problem for store in stores if store.variant == "nft" and store.problem]
+    if listing.has_iptables and problems:
+        raise SystemRefusedError(f"iptables-nft has rules of ours: {'; '.join(problems)}")
+    plans = {family: plan(capture, family) for family in run.FAMILIES}
+    removing = actions._replace(cleanup_only=True)
+    return decide.decide(plans, stores, removing, capture.families, names).changes
+
+
+def _read_line(path: str) -> str:
+    """Return the first line of a file, '' where there is none."""
+    try:
+        with open(path, encoding="ascii") as file:  # noqa: PTH123 - pathlib is slow
+            return file.readline()
+    except OSError:
+        return ""
+
+
+def _commit(text: str, log: Log) -> None:
+    if not text:
+        return
+    log.write("debug", f"Running nft -f - with the following input:\n{text}")
+    (result,) = run_all([Command(("nft", "-f", "-"), text)])
+    if result.status:
+        raise _refused(result, text)
+
+
+def _refused(result: Result, text: str) -> SystemRefusedError:
+    if run.lacks_net_admin():
+        return SystemRefusedError(
+            "packet filter rules cannot be read or changed: the process needs CAP_NET_ADMIN"
+        )
+    return SystemRefusedError(refusal(result.status, result.err, text))
+
+
+def _verify(planned: Sequence[Table], names: Names, log: Log) -> None:
+    for line in state.differences(planned, read(), names):
+        log.write("warn", f"read back: {line}")
+    text = transaction(planned)
+    log.write("info", f"nftables rules programmed:\n{text}")
