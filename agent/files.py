@@ -1,10 +1,9 @@
-"""What the agent reads of its surroundings: the cgroup's files, and files the user names.
-
-Source: cgroups(7); bootstrap.md sections 5.10 and 7.
-"""
+"""What the agent reads of its surroundings: the cgroup's files, the gRPC bootstrap."""
 
 # pathlib would cost 5 ms before Envoy is spawned:
-# ruff: noqa: PTH123
+# ruff: noqa: PTH110, PTH123
+
+import os
 
 from agent.cgroup import (
     Limits,
@@ -15,6 +14,7 @@ from agent.cgroup import (
     shares_cpus,
     weight_cpus,
 )
+from bootstrap.grpc import certificate_files
 
 MEMBERSHIP = "/proc/self/cgroup"
 
@@ -40,6 +40,29 @@ def read_oom_kills() -> int:
     """Return how many processes of this container the kernel has killed for want of memory."""
     memory = directories(_read(MEMBERSHIP) or "", "memory")
     return oom_kills(_first(memory, "memory.events") or _first(memory, "memory.oom_control") or "")
+
+
+class GrpcBootstrap:
+    """Whether gRPC applications have what they start from: a condition of being ready.
+
+    Source: status-lifecycle.md section 6.5.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Look at nothing yet."""
+        self._path = path
+        self._certificates: tuple[str, ...] | None = None
+
+    def problem(self) -> str | None:
+        """Return what is missing, None if nothing is."""
+        if self._certificates is None:
+            try:
+                with open(self._path, encoding="utf-8") as file:
+                    self._certificates = certificate_files(file.read())
+            except (OSError, ValueError) as error:
+                return f"failed loading {self._path}: {getattr(error, 'strerror', None) or error}"
+        missing = (path for path in self._certificates if not os.path.exists(path))
+        return next((f"{path} does not exist" for path in missing), None)
 
 
 def _first(places: list[str], name: str) -> str | None:

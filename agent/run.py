@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from agent import log as log_output
 from agent.errors import EnvoyError
-from agent.files import read_oom_kills
+from agent.files import GrpcBootstrap, read_oom_kills
 from agent.lifecycle.client import Admin
 from agent.lifecycle.plan import draw
 from agent.lifecycle.process import Envoy
@@ -25,7 +25,8 @@ from agent.metrics import Family, Metrics
 from agent.settings import Settings
 from agent.status import run as status
 from agent.xds import run as xds
-from bootstrap.files import Gate
+from bootstrap.files import Gate, write_atomic
+from bootstrap.grpc import grpc_bootstrap
 from bootstrap.node import Node
 
 log = logging.getLogger(__name__)
@@ -116,9 +117,10 @@ async def _serve(
     settings = start.settings
     async with AsyncExitStack() as stack:
         details: list[Callable[[], str | None]] = []
+        grpc = GrpcBootstrap(settings.grpc.path)
         hooks = status.Hooks(
             terminating=supervisor.terminating,
-            checks=(supervisor.problem,),
+            checks=(supervisor.problem, *([grpc.problem] if settings.grpc.path else [])),
             details=details,
             drain=supervisor.drain,
             quit=supervisor.quit,
@@ -134,9 +136,19 @@ async def _serve(
             await _open(start.gate, start.envoy)
             mark("gate")
         supervisor.started()
+        _write_grpc_bootstrap(settings, start.node)
         gc.enable()
         gc.freeze()
         await asyncio.Event().wait()
+
+
+def _write_grpc_bootstrap(settings: Settings, node: Node) -> None:
+    """Write what applications start from that speak xDS themselves, now that the relay listens."""
+    path, certificates = settings.grpc
+    if path:
+        config_path = settings.node.proxy_config.config_path
+        text = grpc_bootstrap(node, config_path, certificates=certificates)
+        write_atomic(path, text, mode=0o644)
 
 
 async def _open(gate: Gate, envoy: Envoy) -> None:

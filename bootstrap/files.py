@@ -7,7 +7,7 @@ Source: bootstrap.md sections 3.1, 4.4, 5.1 and 7; performance.md, recommended s
 """
 
 # pathlib would cost 5 ms before Envoy is spawned:
-# ruff: noqa: PTH103, PTH105, PTH108, PTH120, PTH123
+# ruff: noqa: PTH103, PTH105, PTH108, PTH119, PTH120, PTH123, PTH208
 
 import errno
 import os
@@ -18,6 +18,8 @@ from bootstrap.errors import BootstrapError
 
 #: A pipe's capacity; more would not be taken at once.
 CHUNK_BYTES: Final = 65536
+#: Ends the name of a file that is not complete.
+TEMPORARY: Final = ".tmp"
 
 
 class Gate:
@@ -43,6 +45,7 @@ class Gate:
         self._pipe = -1
         _make_parent(path)
         try:
+            _remove_leftovers(path)
             _write(self._plain, text, mode=0o600, owner=owner)
             _unlink(path)
             os.mkfifo(path, 0o600)
@@ -179,8 +182,17 @@ def _make_parent(path: str) -> None:
         raise _refused(path, error) from error
 
 
+def _remove_leftovers(path: str) -> None:
+    """Remove what an agent that was killed could not: the directory may be in memory."""
+    directory = os.path.dirname(path) or "."
+    prefix = f"{os.path.basename(path)}."
+    for name in os.listdir(directory):
+        if name.startswith(prefix) and name.endswith(TEMPORARY):
+            _unlink(f"{directory}/{name}")
+
+
 def _temporary(path: str) -> str:
-    return f"{path}.{os.getpid()}.tmp"
+    return f"{path}.{os.getpid()}{TEMPORARY}"
 
 
 def _write(path: str, text: str, *, mode: int, owner: tuple[int, int] | None) -> None:

@@ -3,10 +3,11 @@
 Source: bootstrap.md section 7.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from bootstrap.config import clean_path
-from bootstrap.document import canonical_json
+from bootstrap.document import canonical_json, parse_object
 from bootstrap.node import Node
 
 LISTENER_TEMPLATE: Final = "xds.istio.io/grpc/lds/inbound/%s"
@@ -48,3 +49,25 @@ def grpc_bootstrap(node: Node, config_path: str, *, certificates: str = "") -> s
             }
         }
     return canonical_json(document, indent=2)
+
+
+def certificate_files(text: str) -> tuple[str, ...]:
+    """Return the files that a gRPC bootstrap expects to exist, which others write.
+
+    Raises:
+        ValueError: the text is no JSON object.
+
+    Source: status-lifecycle.md section 6.5.
+    """
+    return tuple(_certificate_files(parse_object(text)))
+
+
+def _certificate_files(document: dict[str, object]) -> Iterator[str]:
+    providers = document.get("certificate_providers")
+    for provider in providers.values() if isinstance(providers, dict) else ():
+        if not isinstance(provider, dict) or provider.get("plugin_name") != "file_watcher":
+            continue
+        config = provider.get("config")
+        for key in ("certificate_file", "private_key_file", "ca_certificate_file"):
+            if isinstance(config, dict) and isinstance(config.get(key), str):
+                yield config[key]

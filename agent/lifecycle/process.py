@@ -7,6 +7,7 @@ import _socket
 import errno
 import os
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -15,6 +16,7 @@ from agent.errors import EnvoyError, SystemRefusedError
 
 #: Ties Envoy's life to the agent's: the kernel kills it when the agent is gone, however it went.
 PARENT_DEATH: Final = "setpriv"
+PORT_LOOK_SECONDS: Final = 0.01
 #: What the agent passes on: Envoy reopens its access logs.
 FORWARDED: Final = (signal.SIGUSR1, signal.SIGHUP)
 
@@ -135,13 +137,19 @@ def _find(tool: str, path: str) -> str:
     return ""
 
 
-def check_ports(uses: Mapping[int, str], *, ipv6: bool) -> None:
+def check_ports(uses: Mapping[int, str], *, ipv6: bool, patience_seconds: float = 1.0) -> None:
     """Raise SystemRefusedError naming every port that somebody else listens on.
 
     Envoy would start, reject its listener, and never become ready for a reason only its
-    control plane is told.
+    control plane is told. The Envoy of an agent that was killed a moment ago gets a while to die.
     """
-    taken = [f"{port} ({use})" for port, use in uses.items() if not _is_free(port, ipv6=ipv6)]
+    due = time.monotonic() + patience_seconds
+    while taken := [
+        f"{port} ({use})" for port, use in uses.items() if not _is_free(port, ipv6=ipv6)
+    ]:
+        if time.monotonic() >= due:
+            break
+        time.sleep(PORT_LOOK_SECONDS)
     if taken:
         first = taken[0].split(" ", 1)[0]
         raise SystemRefusedError(

@@ -18,6 +18,8 @@ class Agent:
         self.checks: list[Callable[[], str | None]] = []
         self.details: list[Callable[[], str | None]] = []
         self.calls: list[str] = []
+        self.starts = 1
+        self.documents: dict[str, Callable[[], object]] = {}
         self.metrics = Metrics()
 
     async def drain(self) -> None:
@@ -30,6 +32,8 @@ class Agent:
             details=self.details,
             drain=self.drain,
             quit=lambda: self.calls.append("quit"),
+            starts=lambda: self.starts,
+            documents=self.documents,
         )
 
 

@@ -261,3 +261,17 @@ def test_pod_files_never_stop_the_start(tmp_path: Path) -> None:
     text, (warning,) = read_pod_file(str(tmp_path))
     assert text is None
     assert warning.startswith(f"{tmp_path}: expected a readable file: ")
+
+
+def test_what_a_killed_agent_left_half_written_goes_away(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    leftover = path.with_name(f"{path.name}.4711.tmp")
+    other = path.with_name("XDS")
+    for each in (leftover, other):
+        each.touch()
+
+    gate = make_gate(str(path), "{}")
+
+    assert leftover.name not in names(path)
+    assert other.name in names(path)
+    gate.remove()

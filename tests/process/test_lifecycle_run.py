@@ -518,7 +518,22 @@ async def test_ports_that_are_taken_are_named_together() -> None:
         ports = [server.sockets[0].getsockname()[1] for server in (first, second)]
 
         with pytest.raises(SystemRefusedError) as caught:
-            check_ports({ports[0]: "inbound capture", ports[1]: "status"}, ipv6=True)
+            check_ports(
+                {ports[0]: "inbound capture", ports[1]: "status"}, ipv6=True, patience_seconds=0
+            )
 
     assert f"port {ports[0]} (inbound capture), {ports[1]} (status) is in use" in str(caught.value)
     check_ports({ports[0]: "inbound capture"}, ipv6=True)
+
+
+async def test_a_port_that_is_about_to_be_free_is_waited_for() -> None:
+    """The Envoy of an agent that was killed may be dying still."""
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    checking = asyncio.create_task(asyncio.to_thread(check_ports, {port: "admin"}, ipv6=False))
+    await asyncio.sleep(0)
+
+    server.close()
+    await server.wait_closed()
+
+    await checking

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 import logging
 from contextlib import AsyncExitStack
 
@@ -323,3 +324,29 @@ async def test_a_client_of_another_make_understands_it() -> None:
                 assert "istio_agent_scrapes_total" in await metrics.text()
             async with session.post(f"{base}/drain", data=b"x" * 100) as drain:
                 assert await drain.text() == "OK"
+
+
+async def test_another_envoy_is_not_ready_because_the_last_one_was() -> None:
+    """Case V3."""
+    admin = Admin()
+    agent = Agent()
+    async with web_server(admin) as port, status_server(admin_port=port, agent=agent) as status:
+        first = await status.ask("/healthz/ready")
+        admin.status = 500
+        kept = await status.ask("/healthz/ready")
+        agent.starts = 2
+        second = await status.ask("/healthz/ready")
+
+    assert (first.status, kept.status, second.status) == (200, 200, 503)
+
+
+async def test_a_part_of_the_agent_shows_this_pod_what_it_says_of_itself() -> None:
+    agent = Agent()
+    agent.documents["drain"] = lambda: {"state": "running"}
+    async with status_server(agent=agent) as status:
+        shown = await status.ask("/debug/drain")
+        missing = await status.ask("/debug/ndsz")
+
+    assert (shown.status, json.loads(shown.body)) == (200, {"state": "running"})
+    assert shown.header("content-type") == "application/json"
+    assert (missing.status, missing.body) == (404, b"{}")

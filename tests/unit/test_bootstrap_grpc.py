@@ -1,7 +1,10 @@
 import json
 
+import pytest
+
 from bootstrap.build import grpc_bootstrap
 from bootstrap.config import DEFAULTS, from_document
+from bootstrap.grpc import certificate_files
 from bootstrap.node import Node, NodeInputs, build_node
 
 ENVIRON = {
@@ -72,3 +75,29 @@ def test_an_absolute_path_has_four_slashes() -> None:
 
 def test_the_file_is_indented() -> None:
     assert grpc_bootstrap(pod(), "x").startswith('{\n  "node": {\n    "id": ')
+
+
+def test_the_files_of_the_certificate_provider_are_expected() -> None:
+    text = grpc_bootstrap(pod(), "x", certificates="/c")
+
+    assert certificate_files(text) == ("/c/cert-chain.pem", "/c/key.pem", "/c/root-cert.pem")
+    assert certificate_files(grpc_bootstrap(pod(), "x")) == ()
+
+
+@pytest.mark.parametrize(
+    "providers",
+    [
+        "[]",
+        '{"a": 1}',
+        '{"a": {"plugin_name": "other", "config": {"certificate_file": "/c"}}}',
+        '{"a": {"plugin_name": "file_watcher"}}',
+        '{"a": {"plugin_name": "file_watcher", "config": {"certificate_file": 1}}}',
+    ],
+)
+def test_other_providers_expect_no_files(providers: str) -> None:
+    assert certificate_files(f'{{"certificate_providers": {providers}}}') == ()
+
+
+def test_a_bootstrap_that_is_no_object_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected"):
+        certificate_files("[]")

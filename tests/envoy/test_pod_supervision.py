@@ -1,0 +1,174 @@
+"""How a whole pod lives: Envoy restarted, taken over, configured over, or not there at all."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.demo import files
+from agent.demo.addresses import CABLE, url
+from agent.demo.manifest import APPLICATION_PORT, READINESS_PATH
+from agent.demo.run import RunningPod, pod
+from agent.demo.scenario import START_UP
+from tests.waiting import block_until
+
+pytestmark = [pytest.mark.root, pytest.mark.envoy, pytest.mark.slow]
+
+STATUS = url(CABLE.pod_ipv4, 15020, READINESS_PATH)
+HEALTH = url(CABLE.pod_ipv4, 15021, READINESS_PATH)
+METRICS = url(CABLE.pod_ipv4, 15020, "/metrics")
+INSIDE = url(CABLE.pod_ipv4, APPLICATION_PORT)
+GRPC_BOOTSTRAP = "etc/istio/proxy/grpc-bootstrap.json"
+
+
+@contextmanager
+def started(**environ: str) -> Iterator[RunningPod]:
+    """Yield a pod in which everything runs."""
+    with pod() as made:
+        made.environ.update(environ)
+        for step in START_UP:
+            assert step.observe(made) == step.expected, made.log_text()
+        yield made
+
+
+def envoys(of: RunningPod) -> list[int]:
+    """Return the Envoys in the pod."""
+    pids = of.inside.processes()
+    return [pid for pid in pids if Path(f"/proc/{pid}/comm").read_text() == "envoy\n"]
+
+
+def wait_until_ready(of: RunningPod) -> None:
+    reply = of.get_until("node", HEALTH, lambda reply: reply.status == 200)
+    assert reply.status == 200, of.log_text()
+
+
+def test_an_envoy_that_was_killed_is_started_again_and_then_given_up() -> None:
+    """Cases V1, V3 and V4."""
+    with started(AGENT_ENVOY_RESTARTS="1") as made:
+        (first,) = envoys(made)
+
+        os.kill(first, signal.SIGKILL)
+
+        between = made.get_until("node", STATUS, lambda reply: reply.status == 503)
+        wait_until_ready(made)
+        (second,) = envoys(made)
+        assert between.status == 503
+        assert made.get("node", INSIDE).status == 200
+        assert "istio_agent_envoy_restarts_total 1\n" in made.get("node", METRICS).body
+        os.kill(second, signal.SIGSEGV)
+        assert made.ended() == "exit 139"
+
+
+def test_a_second_agent_takes_over_from_one_that_was_killed() -> None:
+    with started() as made:
+        (first,) = envoys(made)
+        assert made.agent
+        made.agent.kill()
+        made.agent.wait()
+
+        assert made.start() == "exit 0", made.log_text()
+
+        (second,) = envoys(made)
+        assert second != first
+        assert made.get("node", INSIDE).status == 200
+        left = {path.name for path in (made.root / "etc/istio/proxy").iterdir()}
+        assert left == {"XDS", "envoy-rev.json", "grpc-bootstrap.json"}
+
+
+def test_envoy_has_the_file_limit_that_the_agent_was_started_with() -> None:
+    with started() as made:
+        (envoy,) = envoys(made)
+        (line,) = (
+            line
+            for line in Path(f"/proc/{envoy}/limits").read_text().splitlines()
+            if line.startswith("Max open files")
+        )
+
+        ours = Path("/proc/self/limits").read_text()
+
+        assert line in ours
+
+
+def test_an_override_is_merged_over_the_bootstrap() -> None:
+    """Spec: bootstrap.md section 5.10."""
+    with pod() as made:
+        override = made.root / "etc/istio/proxy/custom.yaml"
+        override.write_text('"stats_flush_interval": 7s\n')
+        made.environ["ISTIO_BOOTSTRAP_OVERRIDE"] = "etc/istio/proxy/custom.yaml"
+        assert made.capture() == "exit 0"
+        assert made.start() == "exit 0", made.log_text()
+
+        dump = made.get("application", url("127.0.0.1", 15000, "/config_dump"))
+
+    assert '"stats_flush_interval": "7s"' in dump.body
+
+
+def test_an_override_that_cannot_be_used_is_a_warning() -> None:
+    with pod() as made:
+        made.environ["ISTIO_BOOTSTRAP_OVERRIDE"] = "nowhere.yaml"
+        assert made.capture() == "exit 0"
+        assert made.start() == "exit 0", made.log_text()
+
+        warning = "ISTIO_BOOTSTRAP_OVERRIDE='nowhere.yaml': No such file or directory"
+        assert f"{warning}; Envoy starts without it" in made.log_text()
+
+
+def test_grpc_applications_find_their_bootstrap() -> None:
+    """Spec: bootstrap.md section 7."""
+    with started() as made:
+        path = made.root / GRPC_BOOTSTRAP
+        document = json.loads(path.read_text())
+
+        assert path.stat().st_mode & 0o777 == 0o644
+        assert document["xds_servers"][0]["server_uri"] == "unix:///etc/istio/proxy/XDS"
+        assert document["node"]["metadata"]["GENERATOR"] == "grpc"
+
+
+def test_without_envoy_the_agent_serves_grpc_applications_until_its_signal() -> None:
+    with pod() as made:
+        made.environ["DISABLE_ENVOY"] = "true"
+        made.start_agent()
+
+        reply = made.get_until("node", STATUS, lambda reply: reply.status == 200)
+
+        assert reply.status == 200, made.log_text()
+        assert (made.root / GRPC_BOOTSTRAP).exists()
+        assert (made.root / "etc/istio/proxy/XDS").is_socket()
+        assert envoys(made) == []
+        made.terminate()
+        assert made.ended() == "exit 0"
+
+
+def test_without_envoy_quitting_ends_the_agent() -> None:
+    """Spec: status-lifecycle.md section 14, D2."""
+    with pod() as made:
+        made.environ["DISABLE_ENVOY"] = "true"
+        made.start_agent()
+        made.get_until("node", STATUS, lambda reply: reply.status == 200)
+
+        for path in ("drain", "quitquitquit"):
+            done = made.inside.run(
+                [*files.program(), "request", "--debug-port=15020", "POST", path],
+                environ=made.environ,
+            )
+            assert done.stdout == "OK\n"
+
+        assert made.ended() == "exit 0"
+
+
+def test_certificates_that_are_not_there_yet_keep_a_grpc_pod_from_being_ready() -> None:
+    with pod() as made:
+        made.environ.update(DISABLE_ENVOY="true", OUTPUT_CERTS="var/lib/istio/data")
+        made.start_agent()
+        block_until((made.root / GRPC_BOOTSTRAP).exists)
+
+        reply = made.get("node", STATUS)
+        for name in ("cert-chain.pem", "key.pem", "root-cert.pem"):
+            (made.root / "var/lib/istio/data" / name).touch()
+
+        assert reply.body.startswith("var/lib/istio/data/cert-chain.pem does not exist\n")
+        assert made.get("node", STATUS).status == 200
