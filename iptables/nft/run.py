@@ -53,7 +53,7 @@ def apply(capture: CaptureConfig, actions: Actions, names: Names, log: Log, arou
             "whose node agent owns its rules: take it out of ambient mode first"
         )
     change = state.decide(planned, listing, actions, names)
-    others = _of_iptables(listing, capture, actions, names)
+    others = _of_iptables(listing, capture, actions, names, log)
     for level, text in change.notes:
         log.write(level, text)
     with around(others, state.marks(listing)):
@@ -64,7 +64,9 @@ def apply(capture: CaptureConfig, actions: Actions, names: Names, log: Log, arou
             if change.text:
                 _commit(state.put_back(listing), log)
             raise
-    if change.text and not actions.cleanup_only:
+    if actions.cleanup_only:
+        log.write("info", "There are no nftables rules to log")
+    elif change.text:
         _verify(planned, names, log)
 
 
@@ -108,19 +110,25 @@ def read() -> Listing:
 
 
 def _of_iptables(
-    listing: Listing, capture: CaptureConfig, actions: Actions, names: Names
+    listing: Listing, capture: CaptureConfig, actions: Actions, names: Names, log: Log
 ) -> tuple[Change, ...]:
     """Return what removes our rules of either variant of the iptables tools.
 
     Raises:
-        SystemRefusedError: there are rules, and no tools that would read them.
+        SystemRefusedError: there are rules of ours, and no tools that would remove them.
     """
-    if not listing.has_iptables and not any(map(_read_line, LEGACY_TABLES)):
+    uses_legacy = any(map(_read_line, LEGACY_TABLES))
+    if not listing.has_iptables and not uses_legacy:
         return ()
     stores = run.read_stores(None)
-    problems = [store.problem for store in stores if store.variant == "nft" and store.problem]
-    if listing.has_iptables and problems:
-        raise SystemRefusedError(f"iptables-nft has rules of ours: {'; '.join(problems)}")
+    usable = {store.variant for store in stores if not store.problem}
+    problems = "; ".join(store.problem for store in stores if store.problem)
+    if listing.has_iptables and not usable & {"nft", "plain"}:
+        raise SystemRefusedError(f"iptables-nft has rules of ours, but: {problems}")
+    if uses_legacy and not usable & {"legacy", "plain"}:
+        log.write("warn", f"legacy iptables tables are in use, rules of ours or not: {problems}")
+        if not listing.has_iptables:
+            return ()
     plans = {family: plan(capture, family) for family in run.FAMILIES}
     removing = actions._replace(cleanup_only=True)
     return decide.decide(plans, stores, removing, capture.families, names).changes
