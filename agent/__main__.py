@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 #: Name -> module, function called with (words, environment), words put first, line of help.
 COMMANDS = {
     "proxy": ("agent.cli", "proxy", (), "run the agent and its Envoy"),
+    "bootstrap": ("agent.preview.cli", "bootstrap", (), "print what Envoy would start from"),
     "wait": ("agent.request.cli", "wait", (), "block until Envoy is ready"),
     "request": ("agent.request.cli", "request", (), "make one HTTP request to a local port"),
     "istio-iptables": ("iptables.cli", "main", (), "set up traffic capture"),

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from agent.errors import SystemRefusedError
 from agent.files import read_limits
-from agent.lifecycle.command_line import envoy_arguments
+from agent.lifecycle.command_line import EnvoySettings, envoy_arguments
 from agent.lifecycle.drain import STATISTICS
 from agent.lifecycle.process import Envoy, check_ports, spawn
 from agent.settings import Settings, World, parse_settings
@@ -84,30 +84,31 @@ class Launch:
         Raises:
             EnvoyError: it cannot be.
         """
-        settings = self._settings.envoy
-        if self._settings.override_path:
-            settings = settings._replace(config_yaml=self._override(warn))
-        arguments = envoy_arguments(settings)
-        self._envoy = spawn(settings.binary, arguments, self._environ, user=settings.user)
+        envoy = envoy_settings(self._settings, warn)
+        self._envoy = spawn(envoy.binary, envoy_arguments(envoy), self._environ, user=envoy.user)
         return self._envoy
-
-    def _override(self, warn: Callable[[str], None]) -> str:
-        """Return what Envoy merges over its configuration, '' where that cannot be used."""
-        from bootstrap.override import override_json  # noqa: PLC0415 - few pods have one
-
-        path = self._settings.override_path
-        try:
-            return override_json(files.read_override(path), self._settings.options.host_ip)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            warn(f"ISTIO_BOOTSTRAP_OVERRIDE={path!r}: {reason}; Envoy starts without it")
-            return ""
 
     def end(self) -> None:
         """Leave no Envoy behind where the start failed; one that was supervised is gone."""
         if self._envoy and self._envoy.pidfd >= 0:
             self._envoy.send(signal.SIGKILL)
             self._envoy.reap()
+
+
+def envoy_settings(settings: Settings, warn: Callable[[str], None]) -> EnvoySettings:
+    """Return how Envoy is started now: the override is read each time. bootstrap.md 5.10."""
+    path = settings.override_path
+    if not path:
+        return settings.envoy
+    from bootstrap.override import override_json  # noqa: PLC0415 - few pods have one
+
+    try:
+        merged = override_json(files.read_text(path), settings.options.host_ip)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        warn(f"ISTIO_BOOTSTRAP_OVERRIDE={path!r}: {reason}; Envoy starts without it")
+        return settings.envoy
+    return settings.envoy._replace(config_yaml=merged)
 
 
 def _stop(number: int, frame: object) -> NoReturn:

@@ -164,8 +164,8 @@ def read_pod_file(path: str) -> tuple[str | None, list[str]]:
         return None, [f"{path}: expected a readable file: {error.strerror}; it is ignored"]
 
 
-def read_override(path: str) -> str:
-    """Return the text of the file that Envoy merges over its bootstrap; OSError if it has none."""
+def read_text(path: str) -> str:
+    """Return the text of a file that the user names; OSError if that cannot be done."""
     return _read(path)
 
 

@@ -1,0 +1,1 @@
+"""What Envoy would start from in this pod: printed, and checked by Envoy, with nothing started."""
