@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from agent.xds.wire import LENGTH, Value, fields, message, text
+from agent.wire import LENGTH, Value, fields, message, text
 
 #: google.rpc.Code INTERNAL, what the agent's own NACKs carry. Section 2.8.
 INTERNAL: Final = 13

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, assert_never
 
 import grpc
 
+from agent.wire import WireError
 from agent.xds.client import ControlPlane, Upstream
 from agent.xds.discovery import Kind, Response
 from agent.xds.endings import (
@@ -32,7 +33,6 @@ from agent.xds.process import Allocator
 from agent.xds.server import STATUS, Downstream, listening
 from agent.xds.settings import XdsSettings
 from agent.xds.stream import AdsStream, Deliver, Drop, SendDownstream, SendUpstream
-from agent.xds.wire import WireError
 
 log = logging.getLogger(__name__)
 

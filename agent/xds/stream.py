@@ -12,6 +12,7 @@ Source: xds-identity-dns.md sections 2.6 to 2.8, deviation D-9.
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from agent.wire import WireError
 from agent.xds.discovery import (
     Kind,
     Request,
@@ -22,7 +23,6 @@ from agent.xds.discovery import (
     write_request,
 )
 from agent.xds.resources import LISTENER, Destination, destination
-from agent.xds.wire import WireError
 
 
 class SendDownstream(NamedTuple):

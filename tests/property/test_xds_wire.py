@@ -7,6 +7,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from agent.wire import WireError, fields, message
 from agent.xds.credentials import not_after
 from agent.xds.discovery import (
     Kind,
@@ -21,7 +22,6 @@ from agent.xds.discovery import (
     read_subscription,
     write_response,
 )
-from agent.xds.wire import WireError, fields, message
 
 TEXT = st.text(max_size=8)
 #: Fragments that look like messages, so that arbitrary bytes get past the first field.

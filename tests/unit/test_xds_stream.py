@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent.wire import WireError, message
 from agent.xds.discovery import (
     Kind,
     Request,
@@ -13,7 +14,6 @@ from agent.xds.discovery import (
 )
 from agent.xds.resources import CLUSTER, LISTENER, NAME_TABLE, PROXY_CONFIG
 from agent.xds.stream import AdsStream, Deliver, Drop, SendDownstream, SendUpstream
-from agent.xds.wire import WireError, message
 
 TABLE = Resource(NAME_TABLE, "", "1", b"table")
 

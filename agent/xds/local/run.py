@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from agent.wire import WireError
 from agent.xds.discovery import Kind
 from agent.xds.endings import ENVOY_LEFT, Ending, unreadable
 from agent.xds.resources import short_name
 from agent.xds.server import Downstream
 from agent.xds.settings import BUILTIN, XdsSettings
 from agent.xds.snapshot import ServedStream, Snapshot
-from agent.xds.wire import WireError
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.xds.wire import FIXED32, FIXED64, LENGTH, VARINT, WireError, fields, message, text
+from agent.wire import FIXED32, FIXED64, LENGTH, VARINT, WireError, fields, message, text
 
 
 def test_fields_come_in_order_with_their_places() -> None:
