@@ -11,6 +11,9 @@ from agent.scopes import level_of, parse_log
 from iptables.flags import GLOBAL_FLAGS, Flag, Parsed, UsageError, parse_flags, render_help
 
 DEFAULTS: Final = WaitSettings()
+QUIT_URL: Final = "http://localhost:15020/quitquitquit"
+#: What stands before a command of the user's own.
+END_OF_FLAGS: Final = "--"
 WAIT_FLAGS: Final = (
     Flag("timeoutSeconds", "int", int(DEFAULTS.timeout_seconds), "seconds until it gives up"),
     Flag(
@@ -26,6 +29,15 @@ WAIT_FLAGS: Final = (
         "milliseconds between two requests",
     ),
     Flag("url", "string", DEFAULTS.url, "where a 200 means ready"),
+    Flag("timeout", "duration", 0.0, "the same as timeoutSeconds, such as 90s; 0s for that one"),
+    Flag(
+        "timeout-fatal",
+        "bool",
+        default=True,
+        help="do not run COMMAND, and exit with 69, if Envoy is not ready in time",
+    ),
+    Flag("no-quit", "bool", default=False, help="leave the sidecar running when COMMAND has ended"),
+    Flag("quit-url", "string", QUIT_URL, "asked by POST when COMMAND has ended"),
     *GLOBAL_FLAGS,
 )
 ADMIN_PORT: Final = 15000
@@ -39,8 +51,12 @@ REQUEST_FLAGS: Final = (
 
 def wait_help() -> str:
     """Return the help text of `wait`."""
-    summary = "Wait until Envoy is ready, then exit with 0."
-    return render_help("pilot-agent wait [flags]", summary, WAIT_FLAGS)
+    summary = (
+        "Wait until Envoy is ready, then exit with 0. With a COMMAND, run it then, pass signals on "
+        "to it, end the sidecar when it has ended, and exit with its code: for Jobs. A variable "
+        "AGENT_WAIT_DISABLED that is not empty runs COMMAND at once, and nothing else."
+    )
+    return render_help("pilot-agent wait [flags] [-- COMMAND [ARGUMENT...]]", summary, WAIT_FLAGS)
 
 
 def request_help() -> str:
@@ -55,15 +71,20 @@ def parse_wait(argv: Sequence[str]) -> WaitSettings | None:
     Raises:
         CommandError: the flags cannot be understood.
     """
-    flags = _parse(WAIT_FLAGS, argv)
+    words = list(argv)
+    end = words.index(END_OF_FLAGS) if END_OF_FLAGS in words else len(words)
+    flags = _parse(WAIT_FLAGS, words[:end])
     if flags.help:
         return None
     return WaitSettings(
         url=flags.text("url"),
-        timeout_seconds=flags.number("timeoutSeconds"),
+        timeout_seconds=flags.seconds("timeout") or flags.number("timeoutSeconds"),
         request_timeout_seconds=flags.number("requestTimeoutMillis") / 1000,
         period_seconds=flags.number("periodMillis") / 1000,
         log=_log_settings(flags),
+        command=tuple(words[end + 1 :]),
+        timeout_fatal=flags.is_on("timeout-fatal"),
+        quit_url="" if flags.is_on("no-quit") else flags.text("quit-url"),
     )
 
 

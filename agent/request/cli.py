@@ -28,18 +28,21 @@ STATUS_URL = "http://localhost:15020/healthz/ready"
 
 
 def wait(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Block until Envoy is ready; return the exit code, 0 or 255.
+    """Block until Envoy is ready; return the exit code, 0 or 255, or that of a command.
 
     Args:
         argv: the words after the command's name.
-        environ: the environment, of which `wait` needs nothing.
+        environ: the environment, which a command inherits.
     """
-    del environ
     log = Log(LogSettings())
     try:
         settings = _wait_settings(argv)
         if settings is not None:
             log = Log(settings.log)
+            if settings.command:
+                from agent.request.run import run_when_ready  # noqa: PLC0415 - see above
+
+                return run_when_ready(settings, environ, log, _wait_until_ready)
             _wait_until_ready(settings, log)
     except CommandError as error:
         log.fail(error)

@@ -40,6 +40,10 @@ class WaitSettings:
         request_timeout_seconds: float = 0.5,
         period_seconds: float = 0.5,
         log: LogSettings | None = None,
+        *,
+        command: tuple[str, ...] = (),
+        timeout_fatal: bool = True,
+        quit_url: str = "",
     ) -> None:
         #: Ready is a 200 from here. --url.
         self.url = url
@@ -50,6 +54,12 @@ class WaitSettings:
         #: Pause between two requests. --periodMillis.
         self.period_seconds = period_seconds
         self.log = log or LogSettings()
+        #: What is run once Envoy is ready: the words after `--`.
+        self.command = command
+        #: Whether the command is left out where Envoy is not ready in time. --timeout-fatal.
+        self.timeout_fatal = timeout_fatal
+        #: Asked to end the sidecar when the command has ended; empty for nobody. --quit-url.
+        self.quit_url = quit_url
 
 
 class RequestSettings:

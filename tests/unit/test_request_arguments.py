@@ -2,6 +2,7 @@ import pytest
 
 from agent.request.arguments import (
     DEBUG_PORTS,
+    QUIT_URL,
     parse_request,
     parse_wait,
     request_help,
@@ -22,7 +23,8 @@ def test_wait_without_flags_is_what_the_hook_does() -> None:
 
     assert settings is not None
     assert vars(settings.log) == vars(LogSettings())
-    assert {**vars(settings), "log": None} == {**vars(WaitSettings()), "log": None}
+    hook = WaitSettings(quit_url=QUIT_URL)
+    assert {**vars(settings), "log": None} == {**vars(hook), "log": None}
 
 
 def test_wait_takes_each_value_from_its_flag() -> None:
@@ -44,7 +46,28 @@ def test_wait_takes_each_value_from_its_flag() -> None:
         "request_timeout_seconds": 0.25,
         "period_seconds": 0.1,
         "log": None,
+        "command": (),
+        "timeout_fatal": True,
+        "quit_url": QUIT_URL,
     }
+
+
+def test_what_stands_behind_the_dashes_is_a_command() -> None:
+    settings = parse_wait(
+        ["--timeout=90s", "--timeout-fatal=false", "--no-quit", "--", "sh", "--", "--url=x"]
+    )
+
+    assert settings is not None
+    assert settings.command == ("sh", "--", "--url=x")
+    assert (settings.timeout_seconds, settings.timeout_fatal) == (90, False)
+    assert settings.quit_url == ""
+
+
+def test_without_dashes_there_is_no_command() -> None:
+    settings = parse_wait(["surplus"])
+
+    assert settings is not None
+    assert settings.command == ()
 
 
 def test_request_takes_method_path_and_body() -> None:
