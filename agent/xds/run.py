@@ -9,7 +9,7 @@ Source: xds-identity-dns.md sections 2.5, 2.9 and 2.10.
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, Protocol, assert_never
 
@@ -46,8 +46,9 @@ UPSTREAM: Final = "control plane"
 Count = Callable[..., None]
 #: Runs for a stream's life; returns how it ended, or none if another pump will know.
 Pump = Coroutine[Any, Any, Ending | None]
-#: Takes the first resource of a consumed type, or none of an empty set; a ValueError is a NACK.
-Consume = Callable[[bytes | None], None]
+#: Takes the first resource of a consumed type, or none of an empty set; a ValueError is a NACK. One
+#: that needs long returns an awaitable: relaying goes on, the answer waits for it.
+Consume = Callable[[bytes | None], Awaitable[None] | None]
 
 
 class Session(Protocol):
@@ -166,10 +167,17 @@ class RelayedSession:
         # write, nobody would read. BACKLOG_BYTES ends the stream instead.
         self._requests: asyncio.Queue[bytes] = asyncio.Queue()
         self._backlog_bytes = 0
+        # A control plane waits for the answer before it sends the same type again.
+        self._consumed: asyncio.Queue[SendUpstream | Deliver] = asyncio.Queue(maxsize=1)
 
     def pumps(self) -> Sequence[Pump]:
         """Return what runs at once."""
-        return self._receive_downstream(), self._send_upstream(), self._relay_responses()
+        return (
+            self._receive_downstream(),
+            self._send_upstream(),
+            self._relay_responses(),
+            self._consume(),
+        )
 
     async def close(self) -> None:
         """Close the connection to the control plane."""
@@ -223,7 +231,7 @@ class RelayedSession:
                 return unreadable(UPSTREAM, str(error))
             if not isinstance(decision, SendDownstream):
                 del raw
-                self._keep(decision)
+                await self._keep(decision)
                 continue
             size = len(raw)
             self._backend.allocator.received(size)
@@ -249,25 +257,39 @@ class RelayedSession:
             log.warning("slow write to Envoy type=%s seconds=%.1f", response.type_url, seconds)
         return None
 
-    def _keep(self, decision: SendUpstream | Deliver | Drop) -> None:
-        """Carry out what does not concern Envoy."""
-        match decision:
-            case Drop(response):
-                self._trace("!", response)
-                log.error("dropped response that nobody asked for type=%s", response.type_url)
-            case SendUpstream(message):
-                self._enqueue(message)
-            case Deliver(response, resource):
-                self._trace("=", response)
-                error: str | None = None
-                try:
-                    self._backend.deliver[response.type_url](resource)
-                except ValueError as problem:
-                    error = str(problem)
-                    log.warning("refused response type=%s reason=%r", response.type_url, error)
-                self._enqueue(self._stream.answer(response, error).message)
-            case _:
-                assert_never(decision)
+    async def _keep(self, decision: SendUpstream | Deliver | Drop) -> None:
+        """Put aside what does not concern Envoy."""
+        if isinstance(decision, Drop):
+            self._trace("!", decision.response)
+            type_url = decision.response.type_url
+            log.error("dropped response that nobody asked for type=%s", type_url)
+        else:
+            await self._consumed.put(decision)
+
+    async def _consume(self) -> None:
+        """Have the agent's handlers take what is theirs, and answer in their place, in order."""
+        while True:
+            decision = await self._consumed.get()
+            match decision:
+                case SendUpstream(message):
+                    self._enqueue(message)
+                case Deliver(response, resource):
+                    self._trace("=", response)
+                    error = await self._deliver(response.type_url, resource)
+                    self._enqueue(self._stream.answer(response, error).message)
+                case _:
+                    assert_never(decision)
+
+    async def _deliver(self, type_url: str, resource: bytes | None) -> str | None:
+        """Return what the handler has against the resource."""
+        try:
+            taking = self._backend.deliver[type_url](resource)
+            if taking is not None:
+                await taking
+        except ValueError as problem:
+            log.warning("refused response type=%s reason=%r", type_url, str(problem))
+            return str(problem)
+        return None
 
     def _trace(self, sign: str, response: Response) -> None:
         log.debug(

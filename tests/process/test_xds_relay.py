@@ -238,6 +238,31 @@ async def test_consumed_types_are_subscribed_delivered_and_answered(
     assert delivered == [b"table", b"garbage", None]
 
 
+async def test_a_handler_that_takes_its_time_holds_nothing_up(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def take(resource: bytes | None) -> None:
+        await go_on.wait()
+        if resource == b"garbage":
+            raise ValueError("no name table")
+
+    async with (
+        control_plane() as plane,
+        bench(tmp_path, plane.address, deliver={NAME_TABLE: take}) as b,
+    ):
+        call = b.client.open(Kind.DELTA)
+        stream = await plane.accept()
+        for nonce, body in (("1", b"garbage"), ("2", b"table")):
+            await stream.send(response(Kind.DELTA, NAME_TABLE, body, nonce=nonce))
+        await stream.send(response(Kind.DELTA, CLUSTER))
+
+        assert read_response(await call.receive()).type_url == CLUSTER
+        go_on.set()
+        answers = [await received(stream) for _ in range(2)]
+
+    assert [(each.nonce, each.error) for each in answers] == [("1", "no name table"), ("2", None)]
+
+
 async def received(stream: Stream) -> Request:
     raw = await stream.receive()
     assert raw is not None
