@@ -9,15 +9,14 @@ Source: xds-identity-dns.md sections 2.2 to 2.4 and 2.12, deviation D-1.
 import asyncio
 import logging
 import os.path
-import ssl
-import time
 from typing import Any, Final
 
 import grpc
 
+from agent.credentials.files import read_client_pair, read_root, read_token
+from agent.credentials.places import Root
 from agent.errors import AgentError
 from agent.xds import credentials
-from agent.xds.credentials import Root
 from agent.xds.discovery import Kind
 from agent.xds.settings import KeepaliveSettings, UpstreamSettings
 
@@ -89,9 +88,9 @@ class ControlPlane:
         if settings.tls:
             self._root = credentials.choose_root(settings.credentials, os.path.isfile)
             try:
-                self._root_pem = _read_root(self._root)
+                self._root_pem = read_root(self._root)
             except (OSError, ValueError) as error:
-                path, rule, remedy = self._root
+                path, rule, remedy, _ = self._root
                 raise AgentError(f"{path} ({rule}): {error}; {remedy}") from error
         self._first: grpc.aio.Channel | None = None
 
@@ -146,39 +145,25 @@ class ControlPlane:
             ("grpc.ssl_target_name_override", settings.server_name),
             ("grpc.default_authority", settings.server_name),
         ]
-        chain, key = self._client_pair()
+        chain, key = read_client_pair(
+            *credentials.choose_client_pair(settings.credentials, os.path.isfile)
+        )
         secured = grpc.ssl_channel_credentials(self._root_pem, key, chain)
         return grpc.aio.secure_channel(settings.address, secured, options)
 
     def _reload_root(self) -> None:
         """Take a changed root file; one that became unusable is reported, and not taken."""
-        if self._root is None or self._root.rule == credentials.SYSTEM_RULE:
+        if self._root is None or self._root.is_system:
             return
         try:
-            self._root_pem = _read_root(self._root)
+            self._root_pem = read_root(self._root)
         except (OSError, ValueError) as error:
             log.warning("keeping previous root path=%s reason=%r", self._root.path, str(error))
-
-    def _client_pair(self) -> tuple[bytes | None, bytes | None]:
-        """Return chain and key, or nothing where only the token can speak for this pod."""
-        pair = credentials.choose_client_pair(self._settings.credentials, os.path.isfile)
-        if not (pair.chain and pair.key):
-            return None, None
-        try:
-            chain = _read(pair.chain)
-            expires = credentials.not_after((credentials.certificates(chain) or [b""])[0])
-        except (OSError, ValueError) as error:
-            log.warning("no client certificate path=%s reason=%r", pair.chain, str(error))
-            return None, None
-        if expires < time.time():
-            log.warning("no client certificate path=%s reason='it has expired'", pair.chain)
-            return None, None
-        return chain, _read(pair.key)
 
     def _metadata(self) -> grpc.aio.Metadata:
         settings = self._settings
         metadata = grpc.aio.Metadata(*settings.metadata)
-        token = _read_token(settings.token_path) if settings.send_token else ""
+        token = read_token(settings.token_path) if settings.send_token else ""
         if token:
             metadata.add("authorization", f"Bearer {token}")
         return metadata
@@ -194,42 +179,3 @@ def keepalive_options(keepalive: KeepaliveSettings) -> list[tuple[str, int]]:
         ("grpc.http2.ping_timeout_ms", timeout),
         ("grpc.keepalive_permit_without_calls", 0),
     ]
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs time at start
-        return file.read()
-
-
-def _read_root(root: Root) -> bytes:
-    """Return the usable certificates of a root file; one that is broken spoils no other (R-13)."""
-    pem = _read(root.path)
-    if root.rule == credentials.SYSTEM_RULE:
-        return pem
-    found = credentials.certificates(pem)
-    if len(found) == 1:  # the usual case, in which there is nothing to sort out: 3 ms, 1.3 MB less
-        try:
-            credentials.not_after(found[0])
-        except ValueError as error:
-            raise ValueError(f"holds no certificate: {error}") from error
-        return pem
-    good = []
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    for der in found:
-        try:
-            context.load_verify_locations(cadata=der)
-        except ssl.SSLError as error:
-            log.warning("ignored root certificate path=%s reason=%r", root.path, error.reason)
-        else:
-            good.append(ssl.DER_cert_to_PEM_cert(der))
-    if not good:
-        raise ValueError("holds no certificate")
-    return "".join(good).encode()
-
-
-def _read_token(path: str) -> str:
-    try:
-        return _read(path).decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        log.warning("no token path=%s reason=%r", path, str(error))
-        return ""

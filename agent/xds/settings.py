@@ -3,15 +3,15 @@
 Source: xds-identity-dns.md sections 2.1 to 2.4 and 12.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from agent.credentials import places
+from agent.credentials.settings import is_loopback, parse_headers
 from agent.reader import Reader, parse_bool, parse_duration, parse_int, parse_text
 
 BUILTIN: Final = "builtin"
 DEFAULT_SERVER_NAME: Final = "istiod.istio-system.svc"
-TOKEN_PATH: Final = "./var/run/secrets/tokens/istio-token"  # noqa: S105 - a path, no secret
 HEADER_PREFIX: Final = "XDS_HEADER_"
 COMPLIANCE_POLICIES: Final = ("fips-140-2", "fips-140-3", "pqc")
 
@@ -51,7 +51,7 @@ class UpstreamSettings(NamedTuple):
     credentials: CredentialSettings
     #: Sent with each stream: clusterid, and one per XDS_HEADER_*.
     metadata: tuple[tuple[str, str], ...]
-    token_path: str = TOKEN_PATH
+    token_path: str = places.TOKEN
     #: Whether the token may be sent on this connection (D-18). AGENT_XDS_PLAINTEXT_TOKEN.
     send_token: bool = True
 
@@ -141,7 +141,7 @@ def _upstream(
         tls=tls,
         server_name=server_name,
         credentials=_credentials(read, proxy_metadata),
-        metadata=(("clusterid", cluster_id), *_headers(read)),
+        metadata=(("clusterid", cluster_id), *parse_headers(read, HEADER_PREFIX)),
         send_token=tls or anywhere or is_loopback(host),
     )
 
@@ -158,26 +158,6 @@ def _credentials(read: Reader, proxy_metadata: Mapping[str, str]) -> CredentialS
         mounted_key=proxy_metadata.get("ISTIO_META_TLS_CLIENT_KEY", ""),
         provider=read.take("PILOT_CERT_PROVIDER", parse_text, default="istiod"),
     )
-
-
-def _headers(read: Reader) -> list[tuple[str, str]]:
-    """Return gRPC metadata; a key or value that HTTP/2 forbids would make every stream fail."""
-    headers = []
-    for name, value in sorted(read.values.items()):
-        key = name.removeprefix(HEADER_PREFIX).lower()
-        if not name.startswith(HEADER_PREFIX):
-            continue
-        if (
-            not re.fullmatch(r"[0-9a-z_.-]+", key)
-            or key.startswith("grpc-")
-            or key.endswith("-bin")
-        ):
-            read.warnings.append(f"{name}: no header can be named {key!r}; not sent")
-        elif not re.fullmatch(r"[ -~]*", value):
-            read.warnings.append(f"{name}: expected printable ASCII; not sent")
-        else:
-            headers.append((key, value))
-    return headers
 
 
 def _check_compliance(read: Reader, *, tls: bool) -> None:
@@ -198,13 +178,3 @@ def _check_token_source(read: Reader) -> None:
         read.errors.append(
             f"CREDENTIAL_FETCHER_TYPE={source!r}: expected 'JWT', the only supported token source"
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is this machine's own loopback."""
-    import ipaddress  # noqa: PLC0415 - 1 ms that only a plaintext connection needs
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

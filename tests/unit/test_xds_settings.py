@@ -3,7 +3,7 @@
 import pytest
 
 from agent.reader import Reader
-from agent.xds.settings import KeepaliveSettings, XdsSettings, is_loopback, parse_xds
+from agent.xds.settings import KeepaliveSettings, XdsSettings, parse_xds
 
 
 def parse(
@@ -198,14 +198,3 @@ def test_a_token_source_that_is_not_there_is_an_error() -> None:
     assert (
         "expected 'JWT'" in parse({"CREDENTIAL_FETCHER_TYPE": "GoogleComputeEngine"})[1].errors[0]
     )
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [("127.1.2.3", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("x", False)],
-)
-def test_loopback_is_known_by_name_and_address(
-    host: str,
-    expected: bool,  # noqa: FBT001 - a parameter of the table
-) -> None:
-    assert is_loopback(host) is expected
