@@ -3,25 +3,19 @@
 Source: xds-identity-dns.md sections 1.3 and 2.1.
 """
 
-import logging
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import grpc
 
-from agent.errors import SystemRefusedError
+from agent.server import listen
 from agent.xds.client import EOF, SERVICE, keepalive_options
 from agent.xds.discovery import Kind
 from agent.xds.endings import Ending
 from agent.xds.settings import XdsSettings
 
-log = logging.getLogger(__name__)
-
 STATUS: Final = {code.value[0]: code for code in grpc.StatusCode}
-DIRECTORY_MODE: Final = 0o750
-SOCKET_MODE: Final = 0o666
 
 
 class Downstream:
@@ -54,17 +48,7 @@ async def listening(settings: XdsSettings, handle: Handle) -> AsyncIterator[None
     """
     server = grpc.aio.server(options=_options(settings))
     server.add_generic_rpc_handlers((_handlers(handle),))
-    _make_way(settings.socket_path)
-    try:
-        server.add_insecure_port(f"unix:{settings.socket_path}")
-        await server.start()
-        os.chmod(settings.socket_path, SOCKET_MODE)  # noqa: PTH101 - pathlib costs time at start
-    except (RuntimeError, OSError) as error:
-        raise SystemRefusedError(
-            f"{settings.socket_path}: cannot listen there: {error}; "
-            "choose another configPath, of less than 100 characters and writable"
-        ) from error
-    log.info("listening socket=%s", settings.socket_path)
+    await listen(server, settings.socket_path)
     try:
         yield
     finally:
@@ -98,19 +82,3 @@ def _handlers(handle: Handle) -> "grpc.GenericRpcHandler[bytes, bytes]":
     return grpc.method_handlers_generic_handler(
         SERVICE, {kind.value: method(kind) for kind in Kind}
     )
-
-
-def _make_way(path: str) -> None:
-    """Remove a stale socket and make its directory; only the former is vital."""
-    try:
-        os.unlink(path)  # noqa: PTH108 - pathlib costs time at start
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise SystemRefusedError(
-            f"{path}: cannot remove what is in the socket's place: {error.strerror}"
-        ) from error
-    try:
-        os.makedirs(os.path.dirname(path) or ".", DIRECTORY_MODE, exist_ok=True)  # noqa: PTH103, PTH120 - as above
-    except OSError as error:
-        log.warning("cannot make directory of socket=%s reason=%r", path, str(error))
