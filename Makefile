@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 demo: .venv/ready system
 	@$(BIN)/agent demo $(DEMO_ARGS)
 
-test: .venv/ready system
+test: .venv/ready .venv/libiptc system
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: .venv/ready
@@ -45,3 +45,13 @@ system:
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt -e '.[dev]'
 	@$(BIN)/python -m compileall -q agent bootstrap iptables
 	@touch $@
+
+# python-iptables comes as source. Root installs a compiler; without one its tests are skipped.
+COMPILER := gcc libc6-dev
+.venv/libiptc: .venv/ready
+	@if ! command -v gcc >/dev/null; then \
+	  if [ "$$(id -u)" = 0 ]; then echo "installing system packages: $(COMPILER)"; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(COMPILER) >/dev/null; \
+	  else echo "no compiler, libiptc is not tested; run as root: apt-get install -y $(COMPILER)"; fi; fi
+	@if command -v gcc >/dev/null; then \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -c constraints.txt -e '.[libiptc]' && touch $@; fi

@@ -14,13 +14,21 @@ from iptables.host import Families, HostFacts, Servers
 from iptables.lists import MAX_PORT, ListReader, Ranges, Selection
 
 Mode = Literal["REDIRECT", "TPROXY", "NONE"]
-Variant = Literal["legacy", "nft", "plain"]
+#: Whose tables, and by what: the tools of these kinds, or libiptc without any tool.
+Variant = Literal["legacy", "nft", "plain", "libiptc"]
+Backend = Literal["", "iptables", "libiptc", "nft"]
 
 MODES: Final[Mapping[str, Mode]] = {
     "": "REDIRECT",  # virtual machines pass no mode
     "REDIRECT": "REDIRECT",
     "TPROXY": "TPROXY",
     "NONE": "NONE",
+}
+BACKENDS: Final[Mapping[str, Backend]] = {
+    "": "",
+    "iptables": "iptables",
+    "libiptc": "libiptc",
+    "nft": "nft",
 }
 FORCED: Final[Mapping[str, Variant | None]] = {"": None, "legacy": "legacy", "nft": "nft"}
 DEFAULT_LOOPBACK: Final = "127.0.0.1/32"
@@ -113,6 +121,7 @@ class Actions(NamedTuple):
     cni_mode: bool = False
     network_namespace: str = ""
     forced_variant: Variant | None = None
+    backend: Backend = ""  #: empty: the tools, or libiptc where there are none
 
 
 def needs_account(flags: Parsed) -> bool:
@@ -156,6 +165,11 @@ def _actions(flags: Parsed, environ: Mapping[str, str], reader: ListReader) -> A
         reader.problems.append(
             f"--force-iptables-binary={forced!r}: expected 'legacy', 'nft' or nothing"
         )
+    backend = flags.text("backend")
+    if backend not in BACKENDS:
+        reader.problems.append(
+            f"--backend={backend!r}: expected {', '.join(filter(None, BACKENDS))}"
+        )
     return Actions(
         dry_run=flags.is_on("dry-run"),
         dry_run_file=environ.get("DRY_RUN_FILE_PATH", ""),
@@ -164,10 +178,11 @@ def _actions(flags: Parsed, environ: Mapping[str, str], reader: ListReader) -> A
         reconcile=flags.is_on("reconcile"),
         cleanup_only=flags.is_on("cleanup-only"),
         force_apply=flags.is_on("force-apply"),
-        native_nftables=flags.is_on("native-nftables"),
+        native_nftables=backend == "nft" or (not backend and flags.is_on("native-nftables")),
         cni_mode=flags.is_on("cni-mode"),
         network_namespace=flags.text("network-namespace"),
-        forced_variant=FORCED.get(forced),
+        forced_variant="libiptc" if backend == "libiptc" else FORCED.get(forced),
+        backend=BACKENDS.get(backend, ""),
     )
 
 

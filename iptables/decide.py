@@ -32,7 +32,13 @@ class Store(NamedTuple):
     variant: Variant
     dump: str = ""  #: what its iptables-save prints
     problem: str = ""  #: why it cannot be used
+    is_absent: bool = False  #: there is no such tool
     waits: bool = False  #: its tools take a lock, and must be told to wait for it
+
+    @property
+    def name(self) -> str:
+        """Return what the user knows it by."""
+        return self.variant if self.variant == "libiptc" else f"iptables-{self.variant}"
 
 
 class Change(NamedTuple):
@@ -147,7 +153,7 @@ def _look(
     is_unfinished = bool(drift) and installed.is_unfinished(planned, chosen.own, names)
     for held in holdings:
         if held != chosen and not held.own.is_empty:
-            drift.append(f"iptables-{held.store.variant} has rules of ours too")
+            drift.append(f"{held.store.name} has rules of ours too")
             is_unfinished = False
     lines = tuple(f"IPv{family}: {line}" for line in drift)
     return _Found(planned, chosen.store, tuple(holdings), lines, is_unfinished)
@@ -165,7 +171,7 @@ def _rank(held: Holding) -> int:
     """Return how little a store is wanted: ours first, then legacy in use, nft, legacy, plain."""
     if not held.own.is_empty:
         return 0
-    if held.store.variant == "legacy":
+    if held.store.variant in ("legacy", "libiptc"):
         return 1 if installed.has_rules(held.store.dump) else 3
     return 2 if held.store.variant == "nft" else 4
 
@@ -211,5 +217,5 @@ def _removals(holdings: Sequence[Holding]) -> list[Change]:
 
 
 def _left_alone(store: Store) -> Note:
-    text = f"IPv{store.family} is not captured, but iptables-{store.variant} has rules of ours"
+    text = f"IPv{store.family} is not captured, but {store.name} has rules of ours"
     return Note("warn", f"{text}: left alone, --cleanup-only removes them")

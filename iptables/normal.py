@@ -49,7 +49,7 @@ def words(spec: str) -> list[str]:
 
 def target(spec: str) -> str:
     """Return the chain or target that a rule leads to, '' for none."""
-    for option, value, _ in _options(spec):
+    for option, value, _ in options(spec):
         if option in ("-j", "-g"):
             return value
     return ""
@@ -57,7 +57,7 @@ def target(spec: str) -> str:
 
 def mark_of(spec: str) -> int | None:
     """Return the mark that a TPROXY rule gives, None for any other rule."""
-    for option, value, _ in _options(spec):
+    for option, value, _ in options(spec):
         if option == "--tproxy-mark":
             return int(value.partition("/")[0], 0)
     return None
@@ -72,7 +72,7 @@ def normal_form(spec: str, names: Names = NO_NAMES) -> Form:
     """
     module = ""
     clauses = []
-    for option, value, inverted in _options(spec):
+    for option, value, inverted in options(spec):
         if option == "-m":
             # These two come with -p, wherever one of their options is used.
             module = "" if value in ("tcp", "udp") else value
@@ -91,8 +91,8 @@ def shape(form: Form) -> Shape:
     return tuple((clause.module, clause.option, clause.inverted) for clause in form)
 
 
-def _options(spec: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield option, value and whether a '!' stands before it."""
+def options(spec: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield each option of a rule with its value and whether a '!' stands before it."""
     option, values, inverted, next_inverted = "", list[str](), False, False
     for word in words(spec):
         if word == "!":

@@ -231,6 +231,14 @@ OWN_FLAGS: Final = (
         env=("NATIVE_NFTABLES",),
     ),
     Flag(
+        "backend",
+        "string",
+        "",
+        "'iptables' for its programs, 'libiptc' for the legacy tables without them, 'nft' as "
+        "--native-nftables; empty: the programs, or libiptc where there are none",
+        env=("AGENT_CAPTURE_BACKEND",),
+    ),
+    Flag(
         "force-iptables-binary",
         "string",
         "",

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 #: Where programs are looked for if PATH is unset.
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-NOT_FOUND: Final = 127
+NOT_FOUND: Final = 127  # as a shell has it, and so is the next
+CANNOT_RUN: Final = 126
 #: The tools wait 30 seconds for their lock, and two of them may wait for the same.
 TIMEOUT_SECONDS: Final = 90.0
 KILL: Final = 9  # SIGKILL; the signal module builds enumerations at import
@@ -39,7 +40,8 @@ def run_all(
 ) -> list[Result]:
     """Run programs at once; return how each ended, in their order.
 
-    A program that is not there ends with status 127; one that takes too long is killed.
+    A program that is not there ends with status 127, one that cannot be run with 126. One that
+    takes too long is killed.
     """
     children = [_Child(command) for command in commands]
     pipes = {fd: child for child in children for fd in child.pipes}
@@ -69,6 +71,7 @@ class _Child:
     def __init__(self, command: Command) -> None:
         self.pid = 0
         self.problem = ""
+        self.status = CANNOT_RUN
         self.killed = False
         self.input = command.text.encode()
         self.stdin = -1
@@ -77,7 +80,7 @@ class _Child:
         if path:
             self._start(path, command.argv)
         else:
-            self.problem = "not found in PATH"
+            self.problem, self.status = "not found in PATH", NOT_FOUND
 
     @property
     def pipes(self) -> list[int]:
@@ -117,7 +120,7 @@ class _Child:
 
     def result(self) -> Result:
         if not self.pid:
-            return Result(NOT_FOUND, "", self.problem)
+            return Result(self.status, "", self.problem)
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         out, err = (bytes(data).decode(errors="replace") for data in self.output.values())
         if self.killed:

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
 from typing import Final
 
 from iptables import decide, installed, ownership
@@ -21,7 +22,7 @@ from iptables.lock.client import xtables_holder
 from iptables.log import Log
 from iptables.netlink import Family
 from iptables.normal import Names
-from iptables.process import NOT_FOUND, Command, Result, run_all
+from iptables.process import CANNOT_RUN, NOT_FOUND, Command, Result, run_all
 from iptables.refusal import refusal, summary
 from iptables.rules import Table
 
@@ -41,6 +42,8 @@ INSTALLING: Final = "Applying iptables chains and rules"
 TABLE_MODULES: Final[Mapping[tuple[Variant, Family], str]] = {
     ("legacy", 4): "iptable_{}",
     ("legacy", 6): "ip6table_{}",
+    ("libiptc", 4): "iptable_{}",
+    ("libiptc", 6): "ip6table_{}",
 }
 
 
@@ -106,7 +109,7 @@ def _apply(
 
     Source: traffic-capture.md section 8.1, which probes the nat table.
     """
-    stores = read_stores(actions.forced_variant)
+    stores = read_stores(actions)
     if any(store.problem for store in stores) and lacks_net_admin():
         # The legacy tools read nothing and say so to nobody: that must not count as clean.
         raise SystemRefusedError("; ".join(filter(None, (store.problem for store in stores))))
@@ -121,7 +124,7 @@ def _apply(
             with around(decision.changes):
                 commit(decision.changes, names, log)
         except RefusedError as error:
-            now = read_stores(actions.forced_variant) if rereadings else stores
+            now = read_stores(actions) if rereadings else stores
             if not error.trouble and _differ(stores, now):
                 stores, rereadings = now, rereadings - 1
                 log.write("warn", f"{error}; the rules have changed meanwhile: looking again")
@@ -215,18 +218,24 @@ def _undo(changes: Sequence[Change], names: Names) -> list[str]:
     return trouble
 
 
-def read_stores(forced: Variant | None) -> list[Store]:
+def read_stores(actions: Actions) -> list[Store]:
     """Return what each variant of the tools has installed, of both families.
 
-    The tools without a variant in their name are asked only where no other can be used.
+    The tools without a variant in their name are asked only where no other can be used, and
+    libiptc, which has the tables of the legacy tools, where there is no tool at all.
 
     Source: traffic-capture.md section 8.1.
     """
+    if actions.backend == "libiptc":
+        return _read([Store(family, kind) for family in FAMILIES for kind in ("libiptc", "nft")])
     stores = _read([Store(family, variant) for family in FAMILIES for variant in VARIANTS])
     usable = {store.family for store in stores if not store.problem}
-    if forced is None and len(usable) < len(FAMILIES):
+    if actions.forced_variant is None and len(usable) < len(FAMILIES):
         plain = [Store(family, "plain") for family in FAMILIES if family not in usable]
         stores += _knowing_lock(_read(plain))
+    if actions.forced_variant is None and not actions.backend:
+        present = {store.family for store in stores if not store.is_absent}
+        stores += _read([Store(family, "libiptc") for family in FAMILIES if family not in present])
     return stores
 
 
@@ -235,13 +244,31 @@ def _read(stores: Sequence[Store]) -> list[Store]:
 
     A dump that cannot be read is a problem and never an empty one: rules of ours may be there.
     """
-    results = run_all([Command((tool(store, "save"),)) for store in stores])
+    by_tool = [store for store in stores if store.variant != "libiptc"]
+    results = dict(zip(by_tool, run_all([_save(store) for store in by_tool]), strict=True))
     found = []
-    for store, result in zip(stores, results, strict=True):
-        problem = f"{tool(store, 'save')}: {_reason(result)}" if result.status else ""
-        waits = store.waits or store.variant == "legacy"
-        found.append(store._replace(dump=result.out, problem=problem, waits=waits))
+    for store in stores:
+        result = results.get(store) or _libiptc().save(store.family)
+        problem = f"{tool(store, 'save')}: {_reason(store, result)}" if result.status else ""
+        found.append(
+            store._replace(
+                dump=result.out,
+                problem=problem,
+                is_absent=result.status == NOT_FOUND,
+                waits=store.waits or store.variant in ("legacy", "libiptc"),
+            )
+        )
     return found
+
+
+def _save(store: Store) -> Command:
+    return Command((tool(store, "save"),))
+
+
+def _libiptc() -> ModuleType:
+    from iptables.libiptc import client  # noqa: PLC0415 - where there are tools it is not needed
+
+    return client
 
 
 def _knowing_lock(stores: Sequence[Store]) -> list[Store]:
@@ -267,13 +294,18 @@ def lacks_net_admin() -> bool:
 
 
 def tool(store: Store, purpose: str = "") -> str:
-    """Return the name of a store's tool, such as 'ip6tables-nft-save'."""
+    """Return the name of a store's tool, such as 'ip6tables-nft-save'; libiptc has none."""
+    if store.variant == "libiptc":
+        return store.variant
     base = "ip6tables" if store.family == 6 else "iptables"  # noqa: PLR2004 - IPv6
     variant = "" if store.variant == "plain" else store.variant
     return "-".join(filter(None, (base, variant, purpose)))
 
 
 def _restore(store: Store, text: str) -> Result:
+    if store.variant == "libiptc":
+        result: Result = _libiptc().restore(store.family, text)
+        return result
     wait = (f"--wait={LOCK_SECONDS}",) if store.waits else ()
     (result,) = run_all([Command((tool(store, "restore"), "--noflush", *wait), text)])
     return result
@@ -281,8 +313,8 @@ def _restore(store: Store, text: str) -> Result:
 
 def _refusal(store: Store, text: str, result: Result) -> str:
     name = tool(store, "restore")
-    if result.status == NOT_FOUND:
-        return f"{name}: {_reason(result)}"
+    if result.status in (NOT_FOUND, CANNOT_RUN):
+        return f"{name}: {result.err}"
     module = TABLE_MODULES.get((store.variant, store.family), "nft_compat")
     said = refusal(name, result.status, result.err, text, module)
     if result.status == RESOURCE_PROBLEM and store.waits:
@@ -290,7 +322,7 @@ def _refusal(store: Store, text: str, result: Result) -> str:
     return said
 
 
-def _reason(result: Result) -> str:
-    if result.status == NOT_FOUND:
+def _reason(store: Store, result: Result) -> str:
+    if result.status in (NOT_FOUND, CANNOT_RUN) or store.variant == "libiptc":
         return result.err
     return ": ".join(filter(None, (f"exit status {result.status}", summary(result.err))))

@@ -120,7 +120,7 @@ def _of_iptables(
     uses_legacy = any(map(_read_line, LEGACY_TABLES))
     if not listing.has_iptables and not uses_legacy:
         return ()
-    stores = run.read_stores(None)
+    stores = run.read_stores(actions._replace(forced_variant=None, backend=""))
     usable = {store.variant for store in stores if not store.problem}
     problems = "; ".join(store.problem for store in stores if store.problem)
     if listing.has_iptables and not usable & {"nft", "plain"}:

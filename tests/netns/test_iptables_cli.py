@@ -235,7 +235,7 @@ def test_without_net_admin_one_line_says_so_and_nothing_changes(
 
 
 def test_missing_tools_are_named(inside: Namespace, tmp_path: Path) -> None:
-    done = capture(inside, *INJECTED, status=1, path=str(tmp_path))
+    done = capture(inside, *INJECTED, "--backend=iptables", status=1, path=str(tmp_path))
 
     (error,) = errors(done)
     for tool in ("iptables-legacy-save", "iptables-nft-save", "iptables-save"):

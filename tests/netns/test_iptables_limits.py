@@ -89,7 +89,7 @@ def test_an_ipv6_only_pod_needs_no_ipv4_tools(tmp_path: Path) -> None:
         (tmp_path / name).symlink_to(shutil.which(name) or "")
 
     with namespace("2001:db8::7/128") as made:
-        done = capture(made, *USUAL, PATH=str(tmp_path))
+        done = capture(made, *USUAL, "--backend=iptables", PATH=str(tmp_path))
 
         assert done.returncode == 0
         assert "going on, as the host has no IPv4 address" in done.stdout

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from iptables.process import NOT_FOUND, Command, run_all
+from iptables.process import CANNOT_RUN, NOT_FOUND, Command, run_all
 
 PYTHON = sys.executable.rpartition("/")
 
@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_run_is_an_end_with_its_reason(
 
     (result,) = run_all([Command(("broken-tool",))])
 
-    assert result == (NOT_FOUND, "", "cannot be run: No such file or directory")
+    assert result == (CANNOT_RUN, "", "cannot be run: No such file or directory")
 
 
 def test_a_program_that_does_not_end_is_killed() -> None:

@@ -195,7 +195,7 @@ def test_an_ipv6_host_needs_no_ipv4_tools(make: Make) -> None:
     """Case I11."""
     tools = make(ip6tables_nft_save=FINE, ip6tables_nft_restore=FINE)
 
-    log = apply(IPV6)
+    log = apply(IPV6, Actions(backend="iptables"))
 
     assert len(tools.calls("ip6tables-nft-restore")) == 1
     assert "going on, as the host has no IPv4 address" in log

@@ -47,9 +47,19 @@ def test_nothing_given_is_a_sidecar_that_captures_nothing() -> None:
 
 
 def test_every_flag_but_one_has_its_variable() -> None:
+    others = {"envoy-port": (), "backend": ("AGENT_CAPTURE_BACKEND",)}
     for flag in OWN_FLAGS:
         name = flag.name.upper().replace("-", "_")
-        assert flag.env[:1] == (() if flag.name == "envoy-port" else (name,))
+        assert flag.env[:1] == others.get(flag.name, (name,))
+
+
+def test_a_backend_is_one_of_three() -> None:
+    assert settings("--backend=libiptc").actions.forced_variant == "libiptc"
+    assert settings("--backend=nft").actions.native_nftables
+    assert not settings("--backend=iptables", "--native-nftables").actions.native_nftables
+    assert settings("--native-nftables").actions.native_nftables
+    with pytest.raises(ConfigError, match="--backend='x': expected iptables, libiptc, nft"):
+        settings("--backend=x")
 
 
 def test_a_flag_beats_the_second_variable_beats_the_first() -> None:

@@ -37,11 +37,22 @@ def test_every_variable_that_is_read_is_in_the_table() -> None:
     assert set(read_variables()) - listed == set()
 
 
+def test_every_variable_of_our_own_is_in_the_table() -> None:
+    listed = set(re.findall(r"`(AGENT_[A-Z_]+)`", section("Settings")))
+    read = {
+        name
+        for path in (ROOT / "iptables").rglob("*.py")
+        for name in re.findall(r'"(AGENT_[A-Z_]+)"', path.read_text())
+    }
+
+    assert read - listed == set()
+
+
 def test_every_variable_in_the_table_is_read_somewhere() -> None:
     listed = set(re.findall(r"`([A-Z][A-Z0-9_]*[A-Z0-9])`", section("Settings")))
     sources = "".join(
         path.read_text()
-        for package in ("agent", "bootstrap")
+        for package in ("agent", "bootstrap", "iptables")
         for path in (ROOT / package).rglob("*.py")
     )
 

@@ -1,0 +1,1 @@
+"""The legacy tables without iptables' programs: read and changed through python-iptables."""
