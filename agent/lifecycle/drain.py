@@ -29,8 +29,8 @@ OWN_HTTP: Final = ("admin", "agent", "stats", "secure_stats", "secure_merged_sta
 MAX_FAILURES: Final = 5  #: consecutive looks without an answer, after which a drain is over
 #: For so long nothing may have begun.
 QUIET_SECONDS: Final = 1.0
-#: Looks take a tenth of the time, so that they do not keep a busy Envoy from its work.
-PAUSE_PER_LOOK: Final = 9.0
+#: Looks take a sixth of the time at most, so that they do not keep a busy Envoy from its work.
+PAUSE_PER_LOOK: Final = 5.0
 SHORTEST_PAUSE_SECONDS: Final = 0.025
 LONGEST_PAUSE_SECONDS: Final = 1.0
 
