@@ -28,6 +28,7 @@ from iptables.routing import client as routing
 from iptables.rules import Owner, Table
 
 USAGE_STATUS: Final = 255  # traffic-capture.md section 2.3
+DIFFERENT_STATUS: Final = 2  # of --plan
 RESOLV_CONF: Final = "/etc/resolv.conf"
 SUMMARY: Final = (
     "Captures the traffic of this network namespace for Envoy: programs the packet filter,\n"
@@ -50,7 +51,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """
     try:
         flags = parse_flags(FLAGS, argv, environ=environ)
-        log = open_log(flags)
+        log = open_log(flags, usual_target="stderr" if has_output(flags) else "stdout")
     except UsageError as error:
         sys.stderr.write(f"Error: {error}\n")
         Log().write("error", str(error))
@@ -59,7 +60,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         sys.stdout.write(render_help("istio-iptables [flags]", SUMMARY, FLAGS))
         return 0
     try:
-        _capture(flags, environ, log)
+        return _capture(flags, environ, log)
     except ConfigError as error:
         for problem in error.problems:
             log.write("error", problem)
@@ -67,19 +68,26 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except CaptureError as error:
         log.write("error", str(error))
         return error.exit_code
-    return 0
 
 
-def _capture(flags: Parsed, environ: Mapping[str, str], log: Log) -> None:
+def has_output(flags: Parsed) -> bool:
+    """Return whether standard output is for what was asked for, and not for the log."""
+    return flags.is_on("dry-run") or flags.is_on("plan")
+
+
+def _capture(flags: Parsed, environ: Mapping[str, str], log: Log) -> int:
     facts = _facts(flags, environ)
     settings = config.parse_settings(flags, environ, facts)
     capture, actions = settings.config, settings.actions
-    log.write("info", report.environment(environ, native_nftables=actions.native_nftables))
-    log.write("info", report.settings(capture, actions, dual_stack=flags.is_on("dual-stack")))
+    if not actions.only_compare:
+        log.write("info", report.environment(environ, native_nftables=actions.native_nftables))
+        log.write("info", report.settings(capture, actions, dual_stack=flags.is_on("dual-stack")))
     for warning in settings.warnings:
         log.write("warn", warning)
     _refuse_unsupported(actions)
     plans = {family: plan(capture, family) for family in run.FAMILIES}
+    if actions.only_compare:
+        return _compare(plans, capture, actions, facts, log)
     if actions.skip_rule_apply:
         log.write("info", "rules are left as they are, as --skip-rule-apply asks")
     elif actions.dry_run and actions.native_nftables:
@@ -90,6 +98,7 @@ def _capture(flags: Parsed, environ: Mapping[str, str], log: Log) -> None:
         log.write("info", "nothing is captured in mode NONE, and no rule is changed")
     else:
         _change(plans, capture, actions, facts, log)
+    return 0
 
 
 def _facts(flags: Parsed, environ: Mapping[str, str]) -> HostFacts:
@@ -192,6 +201,18 @@ def _change(
             plans, actions, capture.families, names, log, around=lambda made: around(made, others)
         )
         native.remove(log)
+
+
+def _compare(
+    plans: Plans, capture: CaptureConfig, actions: Actions, facts: HostFacts, log: Log
+) -> int:
+    """Print what would change; return whether anything would as the exit status."""
+    from iptables.compare import difference  # noqa: PLC0415 - as in _change
+    from iptables.compare.run import compare  # noqa: PLC0415 - as in _change
+
+    found = compare(plans, capture, actions, facts, names=_names(plans), log=log)
+    sys.stdout.write(difference.render(found, coloured=sys.stdout.isatty()))
+    return DIFFERENT_STATUS if found else 0
 
 
 def _show(plans: Plans, actions: Actions, log: Log) -> None:

@@ -111,6 +111,7 @@ class Actions(NamedTuple):
     """What is to be done with the rules."""
 
     dry_run: bool = False
+    only_compare: bool = False  #: show what would change
     dry_run_file: str = ""  #: where the dry run's transcript goes
     skip_rule_apply: bool = False
     run_validation: bool = False
@@ -172,6 +173,7 @@ def _actions(flags: Parsed, environ: Mapping[str, str], reader: ListReader) -> A
         )
     return Actions(
         dry_run=flags.is_on("dry-run"),
+        only_compare=flags.is_on("plan"),
         dry_run_file=environ.get("DRY_RUN_FILE_PATH", ""),
         skip_rule_apply=flags.is_on("skip-rule-apply"),
         run_validation=flags.is_on("run-validation"),

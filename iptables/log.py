@@ -39,15 +39,20 @@ class Log:
             target.write(line)
 
 
-def open_log(flags: Parsed) -> Log:
+def open_log(flags: Parsed, *, usual_target: str = "stdout") -> Log:
     """Return the log that the global flags describe.
+
+    Args:
+        flags: the command line.
+        usual_target: where lines go unless the command line says so: stdout or stderr.
 
     Raises:
         UsageError: a level is unknown, or a target cannot be opened.
     """
+    targets = flags.texts("log_target") if "log_target" in flags.given else (usual_target,)
     return Log(
         logline.threshold(flags.text("log_output_level")),
-        [_open(target) for target in dict.fromkeys(flags.texts("log_target"))],
+        [_open(target) for target in dict.fromkeys(targets)],
         as_json=flags.is_on("log_as_json"),
         with_caller=bool({logline.SCOPE, "all"} & set(flags.text("log_caller").split(","))),
     )

@@ -139,6 +139,13 @@ OWN_FLAGS: Final = (
         env=("DRY_RUN",),
     ),
     Flag(
+        "plan",
+        "bool",
+        default=False,
+        help="print how the installed rules differ from what is asked for, and change nothing; "
+        "exit status 2 if they do",
+    ),
+    Flag(
         "iptables-probe-port",
         "uint16",
         15002,

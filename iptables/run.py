@@ -109,10 +109,7 @@ def _apply(
 
     Source: traffic-capture.md section 8.1, which probes the nat table.
     """
-    stores = read_stores(actions)
-    if any(store.problem for store in stores) and lacks_net_admin():
-        # The legacy tools read nothing and say so to nobody: that must not count as clean.
-        raise SystemRefusedError("; ".join(filter(None, (store.problem for store in stores))))
+    stores = read_usable(actions)
     rereadings = REREADINGS
     while True:
         decision = decide.decide(plans, stores, actions, families, names)
@@ -216,6 +213,19 @@ def _undo(changes: Sequence[Change], names: Names) -> list[str]:
         if result.status:
             trouble.append(f"putting its rules back failed: {_refusal(store, text, result)}")
     return trouble
+
+
+def read_usable(actions: Actions) -> list[Store]:
+    """Return what `read_stores` does, if this process may look at all.
+
+    Raises:
+        SystemRefusedError: it may not. The legacy tools then read nothing and say so to nobody:
+            that must not count as clean.
+    """
+    stores = read_stores(actions)
+    if any(store.problem for store in stores) and lacks_net_admin():
+        raise SystemRefusedError("; ".join(filter(None, (store.problem for store in stores))))
+    return stores
 
 
 def read_stores(actions: Actions) -> list[Store]:

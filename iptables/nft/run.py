@@ -29,6 +29,7 @@ from iptables.rules import Table
 LIST: Final = Command(("nft", "-s", "-n", "list", "ruleset"))
 VERSION: Final = Command(("nft", "--version"))
 OLDEST: Final = (1, 0, 1)  # traffic-capture.md section 11.1
+NOTHING: Final = parse_listing("")
 #: Where the kernel names the legacy tables that are in use, by family.
 LEGACY_TABLES: Final = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names")
 
@@ -53,7 +54,7 @@ def apply(capture: CaptureConfig, actions: Actions, names: Names, log: Log, arou
             "whose node agent owns its rules: take it out of ambient mode first"
         )
     change = state.decide(planned, listing, actions, names)
-    others = _of_iptables(listing, capture, actions, names, log)
+    others = of_iptables(listing, capture, actions, names, log)
     for level, text in change.notes:
         log.write(level, text)
     with around(others, state.marks(listing)):
@@ -109,7 +110,7 @@ def read() -> Listing:
     return parse_listing(listed.out)
 
 
-def _of_iptables(
+def of_iptables(
     listing: Listing, capture: CaptureConfig, actions: Actions, names: Names, log: Log
 ) -> tuple[Change, ...]:
     """Return what removes our rules of either variant of the iptables tools.

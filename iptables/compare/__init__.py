@@ -1,0 +1,1 @@
+"""What would change: the difference between the rules that are installed and the plan."""
