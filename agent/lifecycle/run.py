@@ -19,8 +19,6 @@ log = logging.getLogger(__name__)
 
 #: As the reference names them in its log.
 SIGNAL_NAMES: Final = {signal.SIGTERM: "terminated", signal.SIGINT: "interrupt"}
-#: After which a drain that nobody follows up with a signal is worth a line (D20).
-FORGOTTEN_SECONDS: Final = 600.0
 #: Whoever started a process has fetched its status by then.
 ORPHAN_SECONDS: Final = 1.0
 
@@ -45,6 +43,8 @@ class LifecycleSettings(NamedTuple):
     starting_seconds: float = 5.0
     #: After a look at what goes on that failed.
     failure_pause_seconds: float = 1.0
+    #: After which a drain that no signal has followed is worth a line (D20).
+    forgotten_seconds: float = 600.0
 
 
 class Surroundings(NamedTuple):
@@ -275,8 +275,11 @@ class Supervisor:
             log.warning("drain not confirmed, going on: %s", error)
         self._release_drains()
         if self._state is State.DRAINING:
-            await asyncio.sleep(FORGOTTEN_SECONDS)
-            log.warning("still draining since %g seconds; no signal came", FORGOTTEN_SECONDS)
+            await asyncio.sleep(self._settings.forgotten_seconds)
+            log.warning(
+                "draining for %g seconds without a signal; only a restart ends it",
+                self._settings.forgotten_seconds,
+            )
 
     def _release_drains(self) -> None:
         for asked in self._drains:

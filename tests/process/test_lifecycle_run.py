@@ -201,6 +201,16 @@ async def test_a_drain_request_returns_when_envoy_was_asked(tmp_path: Path) -> N
         assert it.supervisor.terminating() is None
 
 
+async def test_a_drain_that_nobody_follows_up_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Case D20."""
+    async with pod(tmp_path, settings=SETTINGS._replace(forgotten_seconds=0)) as it:
+        await it.supervisor.drain()
+
+        await until(lambda: "without a signal; only a restart ends it" in caplog.text)
+
+
 async def test_a_drained_sidecar_stops_at_its_signal_without_waiting(tmp_path: Path) -> None:
     async with pod(tmp_path, ENDLESS) as it:
         await it.supervisor.drain()
