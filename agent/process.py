@@ -46,11 +46,12 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
     mark = _tracer(environ)
     mark("interpreter")
     settings, notes = read_settings(flags, environ)
+    mark("settings")
     node, text = build(settings, notes)
     owner = settings.envoy.user
     for path, content in companion_files(settings.node.proxy_config).items():
         files.write_atomic(path, content, owner=owner)
-    mark("settings")
+    mark("bootstrap")
     check_ports(settings.ports, ipv6=settings.has_ipv6)
     gate = files.make_gate(settings.envoy.config_file, text, owner=owner) if text else None
     launch = Launch(settings, environ)
@@ -209,7 +210,8 @@ def _tracer(environ: Mapping[str, str]) -> Callable[[str], None]:
     began = _process_start()
 
     def mark(phase: str) -> None:
-        sys.stderr.write(f"phase={phase} ms={(time.monotonic() - began) * 1000:.1f}\n")
+        now = time.monotonic()
+        sys.stderr.write(f"phase={phase} ms={(now - began) * 1000:.1f} at={now:.6f}\n")
 
     return mark
 

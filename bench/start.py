@@ -9,7 +9,9 @@ Method: in a network namespace of its own, these are started in turn, 20 times e
   directly by the same control plane, and a server that always answers 200 in the agent's place.
 
 Dials of the XDS socket are Envoy's own count; more than one means that it found nobody there and
-waited. Phases are medians of the lines that AGENT_START_TRACE=1 makes the agent write.
+waited. Phases are medians of the lines that AGENT_START_TRACE=1 makes the agent write, and of its
+log for Envoy's first stream; each bar is as long as its phase, from its beginning to its end. From
+`spawn` on Envoy starts beside the agent.
 Targets: performance.md, last table.
 """
 
@@ -17,8 +19,10 @@ import re
 import shutil
 import statistics
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,6 +30,7 @@ from shared.pod import (
     AGENT,
     ARGUMENTS,
     VOLUMES,
+    Started,
     compile_sources,
     enter_namespace,
     make_pod,
@@ -36,7 +41,11 @@ from shared.pod import (
 
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 SHARED = Path(__file__).with_name("shared")
-PHASE = re.compile(r"phase=(\S+) ms=([\d.]+)")
+PHASE = re.compile(r"phase=(\S+) ms=[\d.]+ at=([\d.]+)")
+STREAM = re.compile(r"^(\S+)Z\t.*\tstream opened ", re.MULTILINE)
+#: What ends with each mark.
+NAMES = {"interpreter": "interpreter, flags", "listening": "servers", "gate": "Envoy at the gate"}
+MILLISECONDS_PER_CELL = 2.0
 
 
 class Bench:
@@ -58,9 +67,19 @@ class Bench:
             self.note(name, run.milliseconds)
             if not self.bare_arguments:
                 self.copy_envoy(folder, run.children())
-        for phase, value in PHASE.findall((folder / "stderr").read_text()):
-            self.phases[name][phase].append(float(value))
+        self.note_phases(self.phases[name], folder, run)
         shutil.rmtree(folder)
+
+    def note_phases(self, phases: dict[str, list[float]], folder: Path, run: Started) -> None:
+        """Keep when each phase of a start was over."""
+        for phase, at in PHASE.findall((folder / "stderr").read_text()):
+            phases[NAMES.get(phase, phase)].append((float(at) - run.began) * 1000)
+        opened = STREAM.search((folder / "stdout").read_text())
+        if opened:
+            at = datetime.fromisoformat(f"{opened[1]}+00:00").timestamp()
+            since_epoch = time.time() - time.perf_counter()
+            phases["first stream of xDS"].append((at - since_epoch - run.began) * 1000)
+        phases["ready"].append(run.milliseconds)
 
     def copy_envoy(self, folder: Path, children: list[int]) -> None:
         """Take over arguments and bootstrap of the agent's Envoy."""
@@ -94,8 +113,18 @@ class Bench:
                 f"above bare {median - floor:6.1f} ms   dials of the XDS socket: {dials}"
             )
         for name, phases in self.phases.items():
-            medians = (f"{phase} {statistics.median(ms):.1f}" for phase, ms in phases.items())
-            print(f"{name:8} phases, ms after exec: {', '.join(medians)}")
+            print(f"\n{name}: end of each phase, ms after exec, and what it took")
+            before = 0.0
+            for phase, milliseconds in phases.items():
+                end = statistics.median(milliseconds)
+                print(f"{phase:20} {end:6.1f} {end - before:6.1f}  {bar(before, end)}")
+                before = end
+
+
+def bar(begin: float, end: float) -> str:
+    """Return a bar from one time to another, at its place."""
+    first, last = (round(at / MILLISECONDS_PER_CELL) for at in (begin, end))
+    return " " * first + ("█" * (last - first) or "▏")
 
 
 def main() -> None:

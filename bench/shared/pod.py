@@ -116,8 +116,9 @@ def make_pod(folder: Path) -> Path:
 class Started:
     """A process that makes port 15021 answer 200, and how long that took."""
 
-    def __init__(self, process: subprocess.Popen[bytes], milliseconds: float) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], began: float, milliseconds: float) -> None:
         self.process = process
+        self.began = began  #: by CLOCK_MONOTONIC
         self.milliseconds = milliseconds
 
     def children(self) -> list[int]:
@@ -147,7 +148,7 @@ def started(
                 written = (folder / "stdout").read_text() + (folder / "stderr").read_text()
                 raise SystemExit(f"{argv[0]} did not become ready; it wrote:\n{written[-3000:]}")
             time.sleep(0.001)
-        run = Started(process, (time.perf_counter() - before) * 1000)
+        run = Started(process, before, (time.perf_counter() - before) * 1000)
         family += run.children()
         yield run
     finally:
