@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.demo import files
+from agent.demo import files, manifest
 from agent.demo.addresses import CABLE, url
+from agent.demo.commands import ISTIO_PROXY
 from agent.demo.manifest import APPLICATION_PORT, READINESS_PATH
 from agent.demo.run import RunningPod, pod
 from agent.demo.scenario import START_UP
@@ -172,3 +173,35 @@ def test_certificates_that_are_not_there_yet_keep_a_grpc_pod_from_being_ready() 
 
         assert reply.body.startswith("var/lib/istio/data/cert-chain.pem does not exist\n")
         assert made.get("node", STATUS).status == 200
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_as_pid_1_the_agent_reaps_orphans_and_obeys_signals() -> None:
+    with pod() as made:
+        argv = [*files.program(), *manifest.expand(manifest.PROXY_ARGS, made.environ)]
+        with made.log.open("ab") as log:
+            os.fchown(log.fileno(), ISTIO_PROXY.uid, ISTIO_PROXY.gid)
+            become = f"setpriv --reuid={ISTIO_PROXY.uid} --regid={ISTIO_PROXY.gid} --clear-groups"
+            runtime = made.inside.spawn(
+                ["unshare", "--pid", "--fork", "--mount-proc", *become.split(), "--", *argv],
+                environ=made.environ,
+                stdout=log,
+                stderr=log,
+            )
+        wait_until_ready(made)
+        (agent,) = children(runtime.pid)
+        (envoy,) = children(agent)
+
+        # The shell ends before its child does, which then belongs to pid 1.
+        into = ["nsenter", f"--target={agent}", "--pid", "--mount"]
+        made.inside.run([*into, "sh", "-c", "sleep 0.2 >/dev/null 2>&1 &"])
+        block_until(lambda: len(children(agent)) > 1)
+        block_until(lambda: children(agent) == [envoy])
+
+        os.kill(agent, signal.SIGTERM)
+        block_until(lambda: "draining target=" in made.log_text())
+        os.kill(agent, signal.SIGTERM)
+        assert runtime.wait(10) == 0
