@@ -205,3 +205,13 @@ def test_a_directory_that_cannot_be_written_is_told_in_one_line() -> None:
     assert said.startswith("Error: etc/istio/proxy/")
     assert "cannot be written by uid 1337" in said
     assert said.count("\n") == 1
+
+
+def test_a_grpc_bootstrap_that_cannot_be_written_is_told_in_one_line() -> None:
+    with pod() as made:
+        made.environ["GRPC_XDS_BOOTSTRAP"] = "/proc/nowhere/grpc-bootstrap.json"
+        made.start_agent()
+
+        assert made.ended() == "exit 255", made.log_text()
+        assert envoys(made) == []
+        assert "Error: /proc/nowhere/grpc-bootstrap.json: cannot be written" in made.log_text()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -503,6 +504,22 @@ def test_an_envoy_dies_with_whoever_started_it(tmp_path: Path) -> None:
     # Both held our pipe as their stdout: its end means that both are gone.
     assert os.read(read_end, 1) == b""
     os.close(read_end)
+
+
+@pytest.mark.root
+def test_an_envoy_may_run_as_another_user() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        seen = Path(name, "seen")
+        seen.touch()
+        os.chown(name, 1337, 1337)
+        os.chown(seen, 1337, 1337)
+
+        envoy = spawn(
+            "/bin/sh", ["-c", f"id -u >{seen}; id -G >>{seen}"], os.environ, user=(1337, 1337)
+        )
+
+        assert envoy.reap() == 0
+        assert seen.read_text() == "1337\n1337\n"
 
 
 @pytest.mark.parametrize("mode", [None, 0o644])
