@@ -6,7 +6,7 @@ Source: traffic-capture.md sections 1, 2, 3, 10 and 13.
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from iptables import client, config, report, rules, run
 from iptables.config import Actions, CaptureConfig
@@ -20,12 +20,15 @@ from iptables.log import Log, open_log
 from iptables.netlink import Family
 from iptables.nft import client as nftables
 from iptables.normal import Names
-from iptables.options import FLAGS
+from iptables.options import FLAGS, spelled_out
 from iptables.ownership import find_own
 from iptables.plan import plan
 from iptables.routing import changes
 from iptables.routing import client as routing
 from iptables.rules import Owner, Table
+
+if TYPE_CHECKING:
+    from iptables.explain.flow import Flow
 
 USAGE_STATUS: Final = 255  # traffic-capture.md section 2.3
 DIFFERENT_STATUS: Final = 2  # of --plan
@@ -50,7 +53,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         environ: where flags are pre-set.
     """
     try:
-        flags = parse_flags(FLAGS, argv, environ=environ)
+        flags = parse_flags(FLAGS, spelled_out(argv), environ=environ)
+        flow = _flow(flags)
         log = open_log(flags, usual_target="stderr" if has_output(flags) else "stdout")
     except UsageError as error:
         sys.stderr.write(f"Error: {error}\n")
@@ -60,6 +64,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         sys.stdout.write(render_help("istio-iptables [flags]", SUMMARY, FLAGS))
         return 0
     try:
+        if flow:
+            return _explain(flow, flags, environ, log)
         return _capture(flags, environ, log)
     except ConfigError as error:
         for problem in error.problems:
@@ -72,7 +78,36 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def has_output(flags: Parsed) -> bool:
     """Return whether standard output is for what was asked for, and not for the log."""
-    return flags.is_on("dry-run") or flags.is_on("plan")
+    return flags.is_on("dry-run") or flags.is_on("plan") or bool(flags.text("explain"))
+
+
+def _flow(flags: Parsed) -> "Flow | None":
+    """Return the flow that is to be explained, if one is."""
+    if flags.text("output") not in ("", "json"):
+        raise UsageError(f"--output={flags.text('output')!r}: expected 'json' or nothing")
+    text = flags.text("explain")
+    if not text and "explain" not in flags.given:
+        return None
+    from iptables.explain.flow import FlowError, parse_flow  # noqa: PLC0415 - only if asked for
+
+    try:
+        return parse_flow(text)
+    except FlowError as error:
+        raise UsageError(f"--explain={text!r}: {error}") from error
+
+
+def _explain(flow: "Flow", flags: Parsed, environ: Mapping[str, str], log: Log) -> int:
+    """Print what becomes of a flow."""
+    from iptables.explain import run as explain  # noqa: PLC0415 - as in _flow
+
+    facts = _facts(flags, environ)
+    settings = config.parse_settings(flags, environ, facts)
+    for warning in settings.warnings:
+        log.write("warn", warning)
+    names = _names({family: plan(settings.config, family) for family in run.FAMILIES})
+    is_json = flags.text("output") == "json"
+    explain.show(flow, settings, facts, names, live=flags.is_on("live"), as_json=is_json)
+    return 0
 
 
 def _capture(flags: Parsed, environ: Mapping[str, str], log: Log) -> int:

@@ -3,6 +3,7 @@
 Source: traffic-capture.md section 2.1.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from iptables.flags import GLOBAL_FLAGS, Flag
@@ -146,6 +147,20 @@ OWN_FLAGS: Final = (
         "exit status 2 if they do",
     ),
     Flag(
+        "explain",
+        "string",
+        "",
+        "print what becomes of a flow, rule by rule, and change nothing; a flow is "
+        "'tcp|udp [uid=N] [gid=N] [in=IF|out=IF] SRC[:PORT] DST:PORT'",
+    ),
+    Flag(
+        "live",
+        "bool",
+        default=False,
+        help="with --explain: the rules that are installed decide, not those asked for",
+    ),
+    Flag("output", "string", "", "with --explain: 'json' for a JSON object, also written -o json"),
+    Flag(
         "iptables-probe-port",
         "uint16",
         15002,
@@ -255,3 +270,19 @@ OWN_FLAGS: Final = (
 )
 
 FLAGS: Final = (*OWN_FLAGS, *GLOBAL_FLAGS)
+
+
+def spelled_out(argv: Sequence[str]) -> list[str]:
+    """Return a command line in which `-o json` beside --explain is `--output=json`.
+
+    Else -o is for ports, among which json is none.
+    """
+    words = list(argv)
+    if not any(word.partition("=")[0] == "--explain" for word in words):
+        return words
+    for number, word in enumerate(words):
+        if word in ("-ojson", "-o=json"):
+            words[number] = "--output=json"
+        elif words[number : number + 2] == ["-o", "json"]:
+            words[number : number + 2] = ["--output=json"]
+    return words

@@ -227,10 +227,11 @@ READERS: Final[Mapping[str, Reader]] = {
 
 def _form(matches: Iterable[Match], target: Target, names: Names) -> Form:
     counted = (it for it in matches if not (isinstance(it, Interface) and it.name == "+"))
-    return Form(frozenset(_normal(match, names) for match in counted), target)
+    return Form(frozenset(normal_match(match, names) for match in counted), target)
 
 
-def _normal(match: Match, names: Names) -> Match:
+def normal_match(match: Match, names: Names) -> Match:
+    """Return a match as the kernel has it; `names` has the numbers of users and groups."""
     match match:
         case Address(_, cidr):
             return match._replace(cidr=str(ip_network(cidr, strict=False)))

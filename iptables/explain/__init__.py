@@ -1,0 +1,1 @@
+"""What happens to a packet: its way through the rules planned or installed, and its fate."""
