@@ -64,5 +64,15 @@ def _find(words: list[str]) -> tuple[str, list[str]]:
     return "help", []
 
 
+def leave(code: int) -> None:
+    """End the process at once: taking the interpreter apart takes 4 ms and frees nothing."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:  # whoever read has gone
+        code = code or 1
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    leave(main(sys.argv))
