@@ -54,6 +54,7 @@ with socket.socket(family, kind) as client:
         print(type(error).__name__)
 """
 APPLICATION, PROXY = "5000", "1337"
+BACKENDS = ("--force-iptables-binary=nft", "--force-iptables-binary=legacy", "--native-nftables")
 ARGUMENTS = ("-u", "1337", "-i", "*", "-b", "*", "-d", "15020", "--dual-stack")
 
 
@@ -95,9 +96,9 @@ def ask(pod: Namespace, user: str, protocol: str, target: str, source: str = "-"
     return pod.run(*argv, wrapper=become(user)).stdout.strip()
 
 
-@pytest.mark.parametrize("variant", ["nft", "legacy"])
-def test_each_connection_reaches_its_listener(pod: Namespace, variant: str) -> None:
-    pod.run(sys.executable, "-m", "iptables", *ARGUMENTS, f"--force-iptables-binary={variant}")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_each_connection_reaches_its_listener(pod: Namespace, backend: str) -> None:
+    pod.run(sys.executable, "-m", "iptables", *ARGUMENTS, backend)
 
     with serving(pod):
         assert ask(pod, APPLICATION, "tcp", "1.2.3.4 80") == "15001"
@@ -118,18 +119,19 @@ def test_each_connection_reaches_its_listener(pod: Namespace, variant: str) -> N
         assert ask(pod, PROXY, "tcp", "2001:db8::1 8080", source="::6") == "8080"
 
 
-def test_after_cleanup_nothing_is_captured(pod: Namespace) -> None:
-    pod.run(sys.executable, "-m", "iptables", *ARGUMENTS)
-    pod.run(sys.executable, "-m", "iptables", *ARGUMENTS, "--cleanup-only")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_after_cleanup_nothing_is_captured(pod: Namespace, backend: str) -> None:
+    pod.run(sys.executable, "-m", "iptables", *ARGUMENTS, backend)
+    pod.run(sys.executable, "-m", "iptables", *ARGUMENTS, backend, "--cleanup-only")
 
     with serving(pod):
         assert ask(pod, PROXY, "tcp", "127.0.0.6 8080") == "8080"
 
 
-@pytest.mark.parametrize("variant", ["nft", "legacy"])
-def test_dns_reaches_the_agent_unless_the_agent_asks(pod: Namespace, variant: str) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_dns_reaches_the_agent_unless_the_agent_asks(pod: Namespace, backend: str) -> None:
     """Case I25: what the agent asks does not come back to it."""
-    dns = ("--redirect-dns", "--capture-all-dns", f"--force-iptables-binary={variant}")
+    dns = ("--redirect-dns", "--capture-all-dns", backend)
     pod.run(sys.executable, "-m", "iptables", *ARGUMENTS, *dns)
 
     with serving(pod):
@@ -161,8 +163,9 @@ print(agent.recv(100).decode())
     assert done.stdout == "after\n"
 
 
-def test_inbound_connections_reach_envoy(pod: Namespace) -> None:
-    pod.run(sys.executable, "-m", "iptables", *ARGUMENTS)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_inbound_connections_reach_envoy(pod: Namespace, backend: str) -> None:
+    pod.run(sys.executable, "-m", "iptables", *ARGUMENTS, backend)
     with namespace() as outside, serving(pod):
         with IPRoute(netns=pod.name) as kernel:
             (far,) = kernel.link_lookup(ifname="far")

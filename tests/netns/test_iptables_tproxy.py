@@ -102,6 +102,7 @@ def routing(inside: Namespace) -> dict[int, list[Any]]:
     return found
 
 
+BACKENDS = ("--force-iptables-binary=nft", "--force-iptables-binary=legacy", "--native-nftables")
 NOTHING: dict[int, list[Any]] = {4: [], 6: []}
 USUAL = {family: [(1337, 133), (133, 0, 1)] for family in FAMILIES}
 
@@ -202,9 +203,9 @@ def test_the_usual_mode_does_not_load_the_library(inside: Namespace) -> None:
         assert inside.run(sys.executable, "-c", code, *words).stdout == "False\n"
 
 
-@pytest.mark.parametrize("variant", ["nft", "legacy"])
-def test_connections_keep_their_addresses(pod: Pod, variant: str) -> None:
-    capture(pod.inside, *TPROXY, f"--force-iptables-binary={variant}", "--reconcile")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_connections_keep_their_addresses(pod: Pod, backend: str) -> None:
+    capture(pod.inside, *TPROXY, backend, "--reconcile")
 
     with (
         running(pod.inside, APPLICATION_SERVER, wrapper=APPLICATION),
@@ -217,10 +218,10 @@ def test_connections_keep_their_addresses(pod: Pod, variant: str) -> None:
             assert told == f"application saw {node}"
 
 
-@pytest.mark.parametrize("variant", ["nft", "legacy"])
-def test_a_call_of_the_own_pod_is_captured_for_envoy_alone(pod: Pod, variant: str) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_call_of_the_own_pod_is_captured_for_envoy_alone(pod: Pod, backend: str) -> None:
     """Source: traffic-capture.md, R21."""
-    capture(pod.inside, *TPROXY, f"--force-iptables-binary={variant}", "--reconcile")
+    capture(pod.inside, *TPROXY, backend, "--reconcile")
 
     with (
         running(pod.inside, APPLICATION_SERVER, wrapper=APPLICATION),
