@@ -1,0 +1,1 @@
+"""All that knows DNS messages, on dnspython: loaded when Envoy has its configuration."""

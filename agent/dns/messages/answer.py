@@ -1,0 +1,186 @@
+"""Replies of our own: from the name table, or an error.
+
+A reply is rendered once and then given out many times, each time with its addresses in another
+order: the addresses of a name are shuffled, dealt out in rotation, and shuffled anew when each has
+been first once. So clients that take the first one spread evenly (R-19).
+
+Source: xds-identity-dns.md sections 8.5 and 8.7; RFC 6891, RFC 8914.
+"""
+
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
+from typing import Final, Literal, NamedTuple
+
+import dns.edns
+import dns.flags
+import dns.message
+import dns.name
+import dns.rcode
+import dns.rdata
+import dns.rdataclass
+import dns.rdatatype
+import dns.rrset
+
+from agent.dns.messages.query import COPIED, HEADER, Query
+from agent.dns.names import Match, Names
+
+TTL_SECONDS: Final = 30
+#: What we take over UDP. RFC 6891, section 6.2.5.
+OWN_PAYLOAD: Final = 4096
+#: Of a record: two bytes for the owner; type, class, TTL and length. RFC 1035, section 4.1.
+POINTER_AND_FIELDS: Final = 12
+IN: Final = dns.rdataclass.IN
+FAMILIES: Final[dict[int, Literal[4, 6]]] = {dns.rdatatype.A: 4, dns.rdatatype.AAAA: 6}
+
+
+class Forward(NamedTuple):
+    """The query is for the upstream resolvers."""
+
+    why: str  #: for people
+
+
+class Reply:
+    """A reply without its id; its addresses change places."""
+
+    def __init__(self, head: bytes, records: Sequence[bytes], tail: bytes, *, room: int) -> None:
+        """Make a reply.
+
+        Args:
+            head: header but for the id, question and CNAME.
+            records: the addresses, as records of one size.
+            tail: the OPT record; empty without EDNS.
+            room: how many addresses go into one reply.
+        """
+        self._head = head
+        self._records = list(records)
+        self._tail = tail
+        self._room = room
+        self._dealt = 0
+
+    def deal(self, rng: Callable[[], float]) -> bytes:
+        """Return the reply in its next order; `rng` is chance, in [0, 1)."""
+        if len(self._records) < 2:  # noqa: PLR2004 - nothing to shuffle
+            return b"".join((self._head, *self._records, self._tail))
+        if self._dealt == 0:
+            _shuffle(self._records, rng)
+            self._dealt = len(self._records)
+        self._dealt -= 1
+        self._records.append(self._records.pop(0))
+        return b"".join((self._head, *self._records[: self._room], self._tail))
+
+
+def _shuffle(records: list[bytes], rng: Callable[[], float]) -> None:
+    for last in range(len(records) - 1, 0, -1):
+        other = int(rng() * (last + 1))
+        records[last], records[other] = records[other], records[last]
+
+
+def answer(query: Query, names: Names, *, most_bytes: int) -> Reply | Forward:
+    """Return the reply from the table, or why there is none.
+
+    Args:
+        query: of the client.
+        names: the table.
+        most_bytes: the largest reply that the transport and the client take.
+    """
+    version = FAMILIES.get(query.rdtype)
+    if version is None or query.rdclass != IN:
+        return Forward("only addresses (A, AAAA of class IN) are answered from the name table")
+    match = names.find(query.name)
+    if match is None:
+        return Forward("not in the name table")
+    if query.edns > 0:
+        return render(query, dns.rcode.BADVERS, most_bytes=most_bytes)
+    addresses = match.addresses(version)
+    notes = explain(match, version, addresses) if query.explain else ()
+    return render(query, dns.rcode.NOERROR, match, addresses, most_bytes=most_bytes, notes=notes)
+
+
+def explain(match: Match, version: int, addresses: Sequence[str]) -> list[str]:
+    """Return where an answer from the table comes from, as lines."""
+    lines = []
+    if match.has_search:
+        lines.append(f"{match.name!r} with the first search domain behind it")
+    if match.name.startswith("*."):
+        lines.append(f"matches the wildcard {match.name!r}")
+    for entry in match.entries:
+        what = f"{entry.registry} service" if entry.registry else "service without a registry"
+        where = f", {entry.shortname} in {entry.namespace}" if entry.shortname else ""
+        lines.append(f"name table: {match.kind} of {entry.host} ({what}{where})")
+    if not addresses:
+        lines.append(f"it has no IPv{version} address: an empty answer, for a name that exists")
+    return lines
+
+
+def render(
+    query: Query,
+    rcode: int,
+    match: Match | None = None,
+    addresses: Sequence[str] = (),
+    *,
+    most_bytes: int,
+    notes: Sequence[str] = (),
+) -> Reply:
+    """Return a reply of our own.
+
+    Args:
+        query: what it answers.
+        rcode: the response code; one above 15 needs EDNS.
+        match: what the name means; none in an error.
+        addresses: of the asked family.
+        most_bytes: the largest reply. What does not fit is left out, and TC says so.
+        notes: lines that say where the answer comes from; they need EDNS.
+    """
+    tail = _opt(query, rcode, notes) if query.edns >= 0 else b""
+    alias, records = _answer_section(query, match, addresses) if match and addresses else (b"", [])
+    free = most_bytes - query.end - len(tail)
+    is_cut = len(alias) + sum(map(len, records)) > free
+    if len(alias) > free:
+        alias, records = b"", []
+    room = (free - len(alias)) // len(records[0]) if records else 0
+    flags = query.flags & COPIED | dns.flags.QR | rcode & 0xF
+    flags |= dns.flags.AA if match else 0
+    flags |= dns.flags.TC if is_cut else 0
+    answers = min(room, len(records)) + bool(alias)
+    header = HEADER.pack(0, flags, 1, answers, 0, bool(tail))
+    head = header[2:] + query.wire[HEADER.size : query.end] + alias
+    return Reply(head, records, tail, room=room)
+
+
+def _answer_section(
+    query: Query, match: Match, addresses: Sequence[str]
+) -> tuple[bytes, list[bytes]]:
+    """Return the CNAME, empty without, and the addresses, as records.
+
+    The first one is rendered; the others differ from it in the address alone, because every owner
+    is a pointer to a name before it.
+    """
+    packed = list(dict.fromkeys(ip_address(address).packed for address in addresses))
+    owner, rdtype = query.qname, dns.rdatatype.RdataType(query.rdtype)
+    message = dns.message.QueryMessage(id=0)
+    message.question.append(dns.rrset.RRset(owner, IN, rdtype))
+    if match.has_search:
+        target = dns.name.from_text(match.name)
+        message.answer.append(_record(owner, dns.rdatatype.CNAME, target.to_digestable()))
+        owner = target
+    message.answer.append(_record(owner, rdtype, packed[0]))
+    wire = message.to_wire()
+    end = len(wire) - len(packed[0])
+    start = end - POINTER_AND_FIELDS
+    return wire[query.end : start], [wire[start:end] + address for address in packed]
+
+
+def _record(owner: dns.name.Name, rdtype: dns.rdatatype.RdataType, data: bytes) -> dns.rrset.RRset:
+    rdata = dns.rdata.from_wire(IN, rdtype, data, 0, len(data))
+    return dns.rrset.from_rdata(owner, TTL_SECONDS, rdata)
+
+
+def _opt(query: Query, rcode: int, notes: Sequence[str]) -> bytes:
+    """Return the OPT record, which every answer to a query with EDNS has."""
+    message = dns.message.QueryMessage(id=0)
+    flags = (rcode >> 4) << 24 | (dns.flags.DO if query.dnssec else 0)
+    options: list[dns.edns.Option] = [
+        dns.edns.EDEOption(dns.edns.EDECode.OTHER, note) for note in notes
+    ]
+    message.use_edns(0, flags, OWN_PAYLOAD, options=options)
+    return message.to_wire()[HEADER.size :]

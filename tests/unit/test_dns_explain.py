@@ -1,0 +1,33 @@
+"""Answers that say where they come from."""
+
+import dns.edns
+import dns.message
+
+from agent.dns.messages.explain import annotated, as_sent
+from tests.fakes.dns_messages import EXPLAINED, query, reasons, reply_to
+
+
+def test_our_option_is_not_sent_upstream() -> None:
+    other = dns.edns.GenericOption(dns.edns.OptionType.make(65054), b"x")
+    asked = query("a", use_edns=0, payload=1400, options=[EXPLAINED, other], want_dnssec=True)
+
+    sent = as_sent(asked)
+
+    message = dns.message.from_wire(sent.wire)
+    assert [option.otype for option in message.options] == [65054]
+    assert (message.payload, message.ednsflags) == (1400, 0x8000)
+    assert sent.wire[:2] == asked.wire[:2]
+    assert sent.wire[: sent.end] == asked.wire[: asked.end]
+
+
+def test_a_reply_is_annotated() -> None:
+    wire = reply_to(query("a", use_edns=0).wire, "60 A 1.2.3.4").to_wire()
+
+    message = dns.message.from_wire(annotated(wire, ["one", "two"]))
+
+    assert reasons(message) == ["one", "two"]
+    assert message.answer[0][0].to_text() == "1.2.3.4"
+
+
+def test_a_reply_that_makes_no_sense_stays_as_it_is() -> None:
+    assert annotated(b"nonsense", ["one"]) == b"nonsense"
