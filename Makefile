@@ -4,13 +4,19 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11 /usr/bin/python3.12 /usr/bi
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: demo test check bench clean system
+.PHONY: demo test fuzz check bench clean system
 
 demo: .venv/ready system
 	@$(BIN)/agent demo $(DEMO_ARGS)
 
 test: .venv/ready .venv/libiptc system
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Draws far more than `make test` does: here, configurations for each backend of traffic capture.
+FUZZ_EXAMPLES ?= 1000
+FUZZ_TESTS := tests/netns/test_iptables_packets_explained.py
+fuzz: .venv/ready system
+	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(FUZZ_TESTS) $(PYTEST_ARGS)
 
 check: .venv/ready
 	$(BIN)/ruff format --check .
