@@ -2,10 +2,10 @@
 
 Method: in a network namespace of its own with an address of each family, `agent istio-iptables`
 with the injector's arguments and both families is run on the nft tools: on clean tables, again
-with nothing to do, and to clean up, 30 rounds. Wall time is from spawn to reaped exit; CPU is
-user and system time of the process and the tools it ran (wait4). The kernel takes milliseconds to
-commit, and tens to delete, so both restores are also timed by themselves. Memory is VmHWM of the
-process, without its tools. Targets: performance.md, last table.
+with nothing to do, and to clean up, 30 rounds; and the same through native nftables. Wall time is
+from spawn to reaped exit; CPU is user and system time of the process and the tools it ran (wait4).
+The kernel takes milliseconds to commit, and tens to delete, so both restores are also timed by
+themselves. Memory is VmHWM of the process, without its tools. Targets: performance.md, last table.
 """
 
 import os
@@ -26,6 +26,7 @@ INJECTED = (
 )  # fmt: skip
 CLEANUP = (*INJECTED, "--cleanup-only")
 DRY_RUN = (*INJECTED, "--dry-run", "--log_output_level=none")
+NATIVE = "--native-nftables"
 MEMORY = """
 import sys
 from agent.__main__ import main
@@ -82,6 +83,9 @@ def main() -> None:
         "install, both families": [AGENT, *INJECTED],
         "again, nothing to do": [AGENT, *INJECTED],
         "clean up": [AGENT, *CLEANUP],
+        "nftables: install": [AGENT, *INJECTED, NATIVE],
+        "nftables: nothing to do": [AGENT, *INJECTED, NATIVE],
+        "nftables: clean up": [AGENT, *CLEANUP, NATIVE],
         "python -c pass": [sys.executable, "-c", "pass"],
     }
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
