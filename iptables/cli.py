@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from iptables import client, config, report, rules, run
-from iptables.config import Actions, CaptureConfig
+from iptables.config import Actions, CaptureConfig, Settings
 from iptables.decide import Change, Plans
 from iptables.errors import CaptureError, ConfigError
 from iptables.flags import Parsed, UsageError, parse_flags, render_help
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from iptables.explain.flow import Flow
 
 USAGE_STATUS: Final = 255  # traffic-capture.md section 2.3
+INVALID_STATUS: Final = 126  # ditto: the repair controller of Istio CNI looks for it
 DIFFERENT_STATUS: Final = 2  # of --plan
 RESOLV_CONF: Final = "/etc/resolv.conf"
 SUMMARY: Final = (
@@ -63,6 +64,17 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if flags.help:
         sys.stdout.write(render_help("istio-iptables [flags]", SUMMARY, FLAGS))
         return 0
+    if flags.is_on("cni-mode") and not has_output(flags):
+        from iptables.sandbox.process import run_sandboxed  # noqa: PLC0415 - as in _flow
+
+        kept = dict(environ)  # the sandbox has none
+        lock_file = flags.text("network-namespace")
+        return run_sandboxed(lambda: _run(None, flags, kept, log), log, lock_file=lock_file)
+    return _run(flow, flags, environ, log)
+
+
+def _run(flow: "Flow | None", flags: Parsed, environ: Mapping[str, str], log: Log) -> int:
+    """Do what was asked for; return the exit status."""
     try:
         if flow:
             return _explain(flow, flags, environ, log)
@@ -119,10 +131,19 @@ def _capture(flags: Parsed, environ: Mapping[str, str], log: Log) -> int:
         log.write("info", report.settings(capture, actions, dual_stack=flags.is_on("dual-stack")))
     for warning in settings.warnings:
         log.write("warn", warning)
-    _refuse_unsupported(actions)
     plans = {family: plan(capture, family) for family in run.FAMILIES}
     if actions.only_compare:
         return _compare(plans, capture, actions, facts, log)
+    _apply(plans, capture, actions, facts, log)
+    if actions.run_validation and not _is_valid(plans, settings, facts, flags, log):
+        return INVALID_STATUS
+    return 0
+
+
+def _apply(
+    plans: Plans, capture: CaptureConfig, actions: Actions, facts: HostFacts, log: Log
+) -> None:
+    """Change rules, or show them, or leave them."""
     if actions.skip_rule_apply:
         log.write("info", "rules are left as they are, as --skip-rule-apply asks")
     elif actions.dry_run and actions.native_nftables:
@@ -133,7 +154,6 @@ def _capture(flags: Parsed, environ: Mapping[str, str], log: Log) -> int:
         log.write("info", "nothing is captured in mode NONE, and no rule is changed")
     else:
         _change(plans, capture, actions, facts, log)
-    return 0
 
 
 def _facts(flags: Parsed, environ: Mapping[str, str]) -> HostFacts:
@@ -159,17 +179,6 @@ def _account(name: str) -> Account | None:
     except KeyError:
         return None
     return Account(entry.pw_uid, entry.pw_gid)
-
-
-def _refuse_unsupported(actions: Actions) -> None:
-    wanted = {
-        "--run-validation": actions.run_validation,
-        "--cni-mode": actions.cni_mode,
-        "--network-namespace": bool(actions.network_namespace),
-    }
-    problems = [f"{flag} is not supported yet" for flag, is_wanted in wanted.items() if is_wanted]
-    if problems:
-        raise ConfigError(problems)
 
 
 def _names(plans: Plans) -> Names:
@@ -236,6 +245,48 @@ def _change(
             plans, actions, capture.families, names, log, around=lambda made: around(made, others)
         )
         native.remove(log)
+
+
+def _is_valid(plans: Plans, settings: Settings, facts: HostFacts, flags: Parsed, log: Log) -> bool:
+    """Return whether real connections are captured; the log says which are not, and what to do."""
+    from iptables.validate import probes  # noqa: PLC0415 - as in _change
+    from iptables.validate.run import validate  # noqa: PLC0415 - as in _change
+
+    capture, actions = settings.config, settings.actions
+    if capture.inbound.mode == "NONE":
+        log.write("info", "nothing is captured in mode NONE, and nothing to be validated")
+        return True
+    facts = facts._replace(addresses=tuple(client.interface_addresses()))
+    is_valid = validate(
+        plans,
+        settings,
+        facts.addresses,
+        log,
+        names=_names(plans),
+        probe_port=flags.number("iptables-probe-port"),
+        timeout_seconds=flags.seconds("probe-timeout"),
+    )
+    if not is_valid:
+        _log_differences(plans, capture, actions, facts, log)
+        log.write("error", probes.FAILED)
+    return is_valid
+
+
+def _log_differences(
+    plans: Plans, capture: CaptureConfig, actions: Actions, facts: HostFacts, log: Log
+) -> None:
+    """Log where installed rules differ from the plan, if this process may read them."""
+    if run.lacks_net_admin():
+        return
+    from iptables.compare import difference  # noqa: PLC0415 - as in _change
+    from iptables.compare.run import compare  # noqa: PLC0415 - as in _change
+
+    try:
+        found = compare(plans, capture, actions, facts, names=_names(plans), log=log)
+    except CaptureError as error:
+        log.write("warn", str(error))
+        return
+    log.write("error", f"installed rules and the plan: {difference.render(found)}")
 
 
 def _compare(

@@ -1,5 +1,6 @@
 """A pod with a link to a node, each a network namespace, and programs to connect in them."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,9 @@ with socket.socket(family, kind) as client:
     except OSError as error:
         print(type(error).__name__)
 """
+
+
+SETPRIV = shutil.which("setpriv") or "setpriv"  # the command's own PATH may lack it
 
 
 class Pod(NamedTuple):
@@ -61,7 +65,7 @@ def linked_pod() -> Iterator[Pod]:
 
 def become(uid: int, gid: int) -> tuple[str, ...]:
     """Return what a command is put behind to run as another user."""
-    return ("setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups")
+    return (SETPRIV, f"--reuid={uid}", f"--regid={gid}", "--clear-groups")
 
 
 @contextmanager

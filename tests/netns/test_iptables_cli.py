@@ -317,9 +317,6 @@ def test_a_dry_run_of_a_cleanup_prints_what_removes_this_configuration(inside: N
 @pytest.mark.parametrize(
     ("argv", "named"),
     [
-        (("--run-validation",), "--run-validation is not supported yet"),
-        (("--cni-mode",), "--cni-mode is not supported yet"),
-        (("--network-namespace=/x",), "--network-namespace is not supported yet"),
         (("-m", "tproxy"), "expected REDIRECT, TPROXY or NONE"),
         (("-b", "80x"), "--istio-inbound-ports item '80x': expected a port"),
         (("-c", "eth0 -j ACCEPT"), "--istio-exclude-interfaces item 'eth0 -j ACCEPT'"),

@@ -47,7 +47,8 @@ def test_nothing_given_is_a_sidecar_that_captures_nothing() -> None:
 
 
 def test_every_flag_but_one_has_its_variable() -> None:
-    others = {"envoy-port": (), "backend": ("AGENT_CAPTURE_BACKEND",), "plan": ()}
+    others: dict[str, tuple[str, ...]] = {"backend": ("AGENT_CAPTURE_BACKEND",)}
+    others |= dict.fromkeys(("envoy-port", "plan", "explain", "live", "output"), ())
     for flag in OWN_FLAGS:
         name = flag.name.upper().replace("-", "_")
         assert flag.env[:1] == others.get(flag.name, (name,))

@@ -1,0 +1,1 @@
+"""CNI mode: the tools run where the node's files cannot mislead them."""

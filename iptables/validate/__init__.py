@@ -1,0 +1,1 @@
+"""Validation: real connections from inside the pod prove that its traffic is captured."""

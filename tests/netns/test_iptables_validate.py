@@ -1,0 +1,205 @@
+"""Validation with real connections, as the injected container runs it and as root."""
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+import yaml
+
+from tests.netns.pods import Pod, become, linked_pod, running
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+INJECTED = (
+    "-p", "15001", "-z", "15006", "-u", "1337", "-m", "REDIRECT", "-i", "*", "-x", "",
+    "-b", "*", "-d", "15090,15021,15020", "--log_output_level=default:info",
+)  # fmt: skip
+ONLY = ("--run-validation", "--skip-rule-apply")
+BOTH = (*INJECTED, "--dual-stack", "--redirect-dns", "--capture-all-dns")
+#: As the injector has the container run. Source: traffic-capture.md section 1.
+CONTAINER = (*become(1337, 1337), "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
+NOBODY = (*become(5000, 5000), "--bounding-set=-all")
+#: As istio-init: root that cannot become another user.
+INIT = ("setpriv", "--bounding-set=-all,+net_admin,+net_raw", "--inh-caps=-all")
+#: Listens where Envoy does, as Envoy does, and answers nothing.
+ENVOY = """
+import socket, sys
+listeners = []
+for port in (15001, 15006):
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listener.bind(("0.0.0.0", port))
+    listener.listen(64)
+    listeners.append(listener)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+SHARED = Path(__file__).parents[2].parent / "shared"
+INJECTED_POD = SHARED / "data/injected-pods/hello-cni.injected.yaml"
+
+
+@pytest.fixture
+def pod() -> Iterator[Pod]:
+    with linked_pod() as made:
+        yield made
+
+
+def run(
+    pod: Pod, *argv: str, wrapper: tuple[str, ...] = (), status: int = 0, **environ: str
+) -> CompletedProcess[str]:
+    done = pod.inside.run(
+        sys.executable, "-m", "iptables", *argv, check=False, wrapper=wrapper, environ=environ
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+def seen(done: CompletedProcess[str]) -> list[str]:
+    """Return what was proven, such as 'inbound, IPv4'."""
+    lines = [line.rpartition("\t")[2] for line in done.stdout.splitlines()]
+    return [line.partition(":")[0] for line in lines if line.endswith(tuple(PORTS))]
+
+
+PORTS = [f"expected port {port}, seen port {port}" for port in (15001, 15006, 15053)]
+
+
+def test_the_injected_container_passes_once_rules_are_there(pod: Pod, tmp_path: Path) -> None:
+    run(pod, *INJECTED)
+
+    done = run(pod, *INJECTED, *ONLY, wrapper=CONTAINER, PATH=str(tmp_path))
+
+    assert seen(done) == ["inbound, IPv4"]
+    assert "Validation passed" in done.stdout
+    assert "not to be proven as uid 1337, gid 1337: outbound, IPv4" in done.stdout
+
+
+def test_without_rules_it_fails_at_once_and_says_what_to_do(pod: Pod, tmp_path: Path) -> None:
+    """Case S8."""
+    done = run(
+        pod, *INJECTED, *ONLY, "--probe-timeout=60s",
+        wrapper=CONTAINER, status=126, PATH=str(tmp_path),
+    )  # fmt: skip
+
+    assert (
+        "inbound, IPv4: tcp to 127.0.0.6:15002 as uid 1337, gid 1337: expected port 15006, seen "
+        "connection refused; missing, or behind another rule: nat OUTPUT: -j ISTIO_OUTPUT or "
+    ) in done.stdout
+    assert "iptables validation failed; workload is not ready for Istio." in done.stdout
+    assert "cni.repair.deletePods" in done.stdout
+
+
+@pytest.mark.skipif(not INJECTED_POD.exists(), reason="the injected pods are not beside the tree")
+@pytest.mark.parametrize("status", [0, 126])
+def test_the_arguments_that_the_injector_writes_are_taken(pod: Pod, status: int) -> None:
+    documents = yaml.safe_load_all(INJECTED_POD.read_text())
+    (manifest,) = [each for each in documents if each and each["kind"] == "Deployment"]
+    containers = manifest["spec"]["template"]["spec"]["initContainers"]
+    (words,) = [each["args"] for each in containers if each["name"] == "istio-validation"]
+    if not status:
+        run(pod, *INJECTED)
+
+    run(pod, *words[1:], wrapper=CONTAINER, status=status)
+
+
+@pytest.mark.parametrize(
+    "backend",
+    ["--force-iptables-binary=nft", "--force-iptables-binary=legacy", "--native-nftables"],
+)
+def test_root_proves_all_of_both_families(pod: Pod, backend: str) -> None:
+    done = run(pod, *BOTH, backend, "--run-validation")
+
+    concerns = ["inbound", "outbound", "DNS over UDP", "DNS over TCP"]
+    assert seen(done) == [f"{concern}, IPv{family}" for family in (4, 6) for concern in concerns]
+
+
+def test_an_init_container_proves_what_its_user_can(pod: Pod) -> None:
+    done = run(pod, *BOTH, "--run-validation", wrapper=INIT)
+
+    assert "not to be proven as uid 0, gid 0: inbound, IPv4; inbound, IPv6" in done.stdout
+    assert len(seen(done)) == 6
+
+
+def test_the_proxy_proves_both_families(pod: Pod) -> None:
+    run(pod, *BOTH)
+
+    done = run(pod, *BOTH, *ONLY, wrapper=CONTAINER)
+
+    assert seen(done) == ["inbound, IPv4", "inbound, IPv6"]
+
+
+def test_a_family_that_fails_fails_it_all(pod: Pod) -> None:
+    run(pod, *BOTH)
+    pod.inside.run("ip6tables-nft", "-t", "nat", "-F", "ISTIO_IN_REDIRECT")
+
+    done = run(pod, *BOTH, *ONLY, wrapper=CONTAINER, status=126)
+
+    assert seen(done) == ["inbound, IPv4"]
+    (error,) = [line for line in done.stdout.splitlines() if "\terror\tinbound" in line]
+    assert "tcp to [::6]:15002" in error
+    assert error.endswith("or nat ISTIO_IN_REDIRECT: -p tcp -j REDIRECT --to-ports 15006")
+
+
+def test_a_missing_passthrough_address_is_named(pod: Pod) -> None:
+    run(pod, *BOTH)
+    pod.inside.python("from iptables import client; client.remove_passthrough_address()")
+
+    done = run(pod, *BOTH, *ONLY, wrapper=CONTAINER, status=126)
+
+    assert "seen ::6, where Envoy delivers from, is not on lo" in done.stdout
+
+
+def test_who_may_read_the_rules_is_told_how_they_differ(pod: Pod) -> None:
+    run(pod, *INJECTED)
+    pod.inside.run("iptables-nft", "-t", "nat", "-D", "ISTIO_OUTPUT", "-j", "ISTIO_REDIRECT")
+
+    done = run(pod, *INJECTED, *ONLY, status=126, PROBE_TIMEOUT="500ms")
+
+    assert "\terror\toutbound, IPv4: tcp to 192.0.2.1:15002 as uid 0" in done.stdout
+    assert "missing, or behind another rule: nat ISTIO_OUTPUT: -j ISTIO_REDIRECT" in done.stdout
+    assert ": -j ISTIO_REDIRECT  # every other destination is captured" in done.stdout
+
+
+def test_a_user_whose_traffic_proves_nothing_fails(pod: Pod) -> None:
+    run(pod, *INJECTED, "-i", "")
+
+    done = run(pod, *INJECTED, "-i", "", *ONLY, wrapper=NOBODY, status=126)
+
+    assert "nothing is captured that could be proven here" in done.stdout
+
+
+def test_silence_is_waited_for_as_long_as_is_allowed(pod: Pod) -> None:
+    pod.inside.run("iptables-nft", "-A", "OUTPUT", "-p", "tcp", "--dport", "15002", "-j", "DROP")
+
+    started = time.monotonic()
+    done = run(
+        pod, *INJECTED, *ONLY, wrapper=CONTAINER, status=126, PROBE_TIMEOUT="700ms"
+    )  # fmt: skip
+
+    assert "seen nothing within 0.7 s" in done.stdout
+    assert time.monotonic() - started > 0.7
+
+
+def test_a_running_envoy_does_not_disturb(pod: Pod) -> None:
+    run(pod, *INJECTED)
+
+    with running(pod.inside, ENVOY, wrapper=become(1337, 1337)):
+        done = run(pod, *INJECTED, *ONLY, wrapper=CONTAINER)
+
+    assert seen(done) == ["inbound, IPv4"]
+
+
+def test_without_a_port_to_listen_on_it_fails(pod: Pod) -> None:
+    run(pod, *INJECTED)
+
+    with running(pod.inside, ENVOY, wrapper=become(5000, 5000)):
+        done = run(pod, *INJECTED, *ONLY, wrapper=CONTAINER, status=126)
+
+    assert "cannot listen on port 15006 (tcp): Address already in use" in done.stdout
+    assert "no listener available" in done.stdout
+
+
+def test_where_nothing_is_to_be_captured_nothing_is_to_be_validated(pod: Pod) -> None:
+    run(pod, "-m", "NONE", *ONLY, wrapper=NOBODY)
