@@ -33,6 +33,7 @@ NOTHING: Final = parse_listing("")
 #: Where the kernel names the legacy tables that are in use, by family.
 LEGACY_TABLES: Final = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names")
 
+ENABLED: Final = "native nftables is enabled (--native-nftables, values.global.nativeNftables)"
 #: What surrounds a change of rules: given what changes of the iptables tools' rules, and marks that
 #: nftables rules give until then.
 Around = Callable[[Sequence[Change], Sequence[tuple[Family, int]]], AbstractContextManager[None]]
@@ -77,7 +78,7 @@ def marks() -> list[tuple[Family, int]]:
     Raises:
         SystemRefusedError: nft, which is needed to remove the rules too, cannot be used.
     """
-    return state.marks(read())
+    return state.marks(read("nftables has rules of ours of an earlier configuration"))
 
 
 def remove(log: Log) -> None:
@@ -90,8 +91,11 @@ def remove(log: Log) -> None:
     _commit(removal(), log)
 
 
-def read() -> Listing:
+def read(reason: str = ENABLED) -> Listing:
     """Return what is installed.
+
+    Args:
+        reason: why nft is needed.
 
     Raises:
         SystemRefusedError: it cannot be told, or this nft cannot be used.
@@ -99,8 +103,8 @@ def read() -> Listing:
     listed, version = run_all([LIST, VERSION])
     if listed.status == NOT_FOUND:
         raise SystemRefusedError(
-            "native nftables is enabled (--native-nftables, values.global.nativeNftables), but "
-            "nft is missing in the sidecar container image"
+            f"{reason}, but nft is missing in the sidecar container image, "
+            "or in CNI mode on the host filesystem"
         )
     number = re.search(r"v(\d+)\.(\d+)\.(\d+)", version.out)
     if number and tuple(map(int, number.groups())) < OLDEST:
@@ -126,7 +130,7 @@ def of_iptables(
     problems = "; ".join(store.problem for store in stores if store.problem)
     if listing.has_iptables and not usable & {"nft", "plain"}:
         raise SystemRefusedError(f"iptables-nft has rules of ours, but: {problems}")
-    if uses_legacy and not usable & {"legacy", "plain"}:
+    if uses_legacy and not usable & {"legacy", "plain", "libiptc"}:
         log.write("warn", f"legacy iptables tables are in use, rules of ours or not: {problems}")
         if not listing.has_iptables:
             return ()

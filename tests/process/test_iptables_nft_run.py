@@ -142,6 +142,15 @@ def test_no_nft_at_all_is_said_plainly(tmp_path: Path, monkeypatch: pytest.Monke
         apply()
 
 
+def test_no_nft_to_remove_old_tables_with_is_said_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(SystemRefusedError, match="rules of ours of an earlier configuration, but"):
+        run.marks()
+
+
 def test_rules_of_the_iptables_tools_go_after_the_new_ones_are_there(
     make: Make, tmp_path: Path
 ) -> None:
