@@ -6,8 +6,9 @@ PYTEST_ARGS ?=
 
 .PHONY: demo test fuzz check bench clean system
 
+# Not the script `agent`: its first line cannot hold a path with a space.
 demo: .venv/ready system
-	@$(BIN)/agent demo $(DEMO_ARGS)
+	@$(BIN)/python -m agent demo $(DEMO_ARGS)
 
 test: .venv/ready .venv/libiptc system
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

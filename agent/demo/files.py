@@ -105,9 +105,13 @@ def find_envoy(default: str) -> str:
 
 
 def program() -> list[str]:
-    """Return the command that starts this agent, as it is installed."""
+    """Return the command that starts this agent, as it is installed.
+
+    A path with a space cannot stand in a script's first line.
+    """
     script = Path(sys.executable).with_name("agent")
-    return [str(script)] if script.exists() else [sys.executable, "-m", "agent"]
+    is_usable = script.exists() and " " not in str(script)
+    return [str(script)] if is_usable else [sys.executable, "-m", "agent"]
 
 
 def own_paths() -> list[str]:
