@@ -1,19 +1,28 @@
 """`istio-iptables --explain` as users run it, on plans and on what is installed."""
 
 import json
+import re
+import shlex
 import sys
 from collections.abc import Iterator
 from subprocess import CompletedProcess
 
 import pytest
+from pyroute2 import IPRoute
 
-from tests.netns.namespaces import Namespace, namespace
+from tests.netns.namespaces import ROOT, Namespace, namespace
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 ARGUMENTS = ("-u", "1337", "-i", "*", "-b", "*", "-d", "15020", "--dual-stack")
 OUTBOUND = "tcp uid=5000 10.9.0.1 1.2.3.4:80"
 INBOUND = "tcp in=eth0 2001:db8::9 [2001:db8::7]:8080"
+#: Commands that the README shows, and what they print.
+EXAMPLES = re.findall(
+    r"^```\n\$ agent istio-iptables ([^\n]*)\n(.*?)^```$",
+    (ROOT / "README.md").read_text(),
+    re.MULTILINE | re.DOTALL,
+)
 WITHOUT_NET_ADMIN = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin")
 
 
@@ -146,3 +155,20 @@ print(status, *(name for name in sys.modules if name.startswith("iptables.explai
     done = inside.run(sys.executable, "-c", code, *argv)
 
     assert done.stdout == "0\n"
+
+
+@pytest.mark.parametrize(("words", "shown"), EXAMPLES)
+def test_what_the_readme_shows_is_what_is_printed(words: str, shown: str) -> None:
+    with namespace() as pod:
+        with IPRoute(netns=pod.name) as kernel:
+            kernel.link("add", ifname="eth0", kind="veth", peer="far")
+            (index,) = kernel.link_lookup(ifname="eth0")
+            kernel.addr("add", index=index, address="10.0.0.7", prefixlen=24)
+
+        done = pod.run(sys.executable, "-m", "iptables", *shlex.split(words))
+
+    assert done.stdout == shown
+
+
+def test_the_readme_shows_three_examples() -> None:
+    assert len(EXAMPLES) == 3
