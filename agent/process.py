@@ -32,6 +32,7 @@ from iptables.flags import Parsed
 
 POD_LABELS = "./etc/istio/pod/labels"
 POD_ANNOTATIONS = "./etc/istio/pod/annotations"
+RESOLV_CONF = "/etc/resolv.conf"
 TRACE_VARIABLE = "AGENT_START_TRACE"
 
 
@@ -58,12 +59,17 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
     try:
         envoy = launch(notes.append) if settings.envoy_enabled else None
         mark("spawn")
+        # From here on Envoy starts, and what is imported costs it no time.
+        from agent.cloud.process import Detection  # noqa: PLC0415
+
+        detection = Detection(settings.cloud, environ)
         try:
-            from agent.run import Start, run  # noqa: PLC0415 - asyncio, gRPC: while Envoy starts
+            from agent.run import Start, run  # noqa: PLC0415
 
             described = [*_described(flags, settings), *notes]
-            return run(Start(settings, node, envoy, gate, launch), described, mark)
+            return run(Start(settings, node, envoy, gate, launch, detection), described, mark)
         finally:
+            detection.finish()
             launch.end()
     finally:
         if gate:
@@ -127,12 +133,19 @@ def read_settings(flags: Parsed, environ: Mapping[str, str]) -> tuple[Settings, 
     Raises:
         AgentError, BootstrapError: they are unusable, or the pod does not say what it is.
     """
-    world, notes = _world(flags)
+    world, notes = _world(flags, environ)
     settings, warnings = parse_settings(flags, environ, world)
-    return settings, notes + warnings
+    notes += warnings
+    if settings.node.proxy_config.statsd_udp_address:
+        from bootstrap.client import resolve_statsd  # noqa: PLC0415 - threads, for few pods
+
+        config, warnings = resolve_statsd(settings.node.proxy_config)
+        settings = settings._replace(node=settings.node._replace(proxy_config=config))
+        notes += warnings
+    return settings, notes
 
 
-def _world(flags: Parsed) -> tuple[World, list[str]]:
+def _world(flags: Parsed, environ: Mapping[str, str]) -> tuple[World, list[str]]:
     labels, notes = files.read_pod_file(POD_LABELS)
     annotations, more = files.read_pod_file(POD_ANNOTATIONS)
     try:
@@ -151,6 +164,9 @@ def _world(flags: Parsed) -> tuple[World, list[str]]:
         cpus=os.cpu_count() or 0,
         limits=read_limits(),
         is_root=os.geteuid() == 0,
+        resolv_conf=files.read_pod_file(RESOLV_CONF)[0] or ""
+        if environ.get("GCP_METADATA")
+        else "",
     )
     return world, notes + more
 
@@ -165,18 +181,12 @@ def build(settings: Settings, notes: list[str]) -> tuple[Node, str]:
     Raises:
         BootstrapError: Envoy cannot be configured as asked.
     """
-    config = settings.node.proxy_config
-    if config.statsd_udp_address:
-        from bootstrap.client import resolve_statsd  # noqa: PLC0415 - threads, for few pods
-
-        config, warnings = resolve_statsd(config)
-        notes += warnings
-    node, warnings = build_node(settings.node._replace(proxy_config=config))
+    node, warnings = build_node(settings.node)
     notes += warnings
     if settings.custom_config or not settings.envoy_enabled:
         return node, ""
     inputs = BootstrapInputs(
-        config=config,
+        config=settings.node.proxy_config,
         node=node,
         options=settings.options,
         log_as_json=settings.log.as_json,

@@ -11,10 +11,11 @@ import gc
 import logging
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final, NamedTuple
 
 from agent import log as log_output
+from agent.cloud.process import Detection
 from agent.errors import EnvoyError
 from agent.files import GrpcBootstrap, read_oom_kills
 from agent.lifecycle.client import Admin
@@ -22,6 +23,7 @@ from agent.lifecycle.plan import draw
 from agent.lifecycle.process import Envoy
 from agent.lifecycle.run import LifecycleSettings, Supervisor, Surroundings
 from agent.metrics import Family, Metrics
+from agent.process import build
 from agent.settings import Settings
 from agent.status import run as status
 from agent.xds import run as xds
@@ -35,6 +37,8 @@ log = logging.getLogger(__name__)
 GATE_LOOK_SECONDS: Final = 0.001
 #: One that is not there by then hangs, or waits for a disk that does.
 GATE_SECONDS: Final = 60.0
+#: The answer of a cloud that the user has named is worth that much.
+CLOUD_SECONDS: Final = 1.0
 RESTARTS: Final = "envoy_restarts_total"
 
 
@@ -49,6 +53,8 @@ class Start(NamedTuple):
     gate: Gate | None
     #: Starts another one.
     launch: Callable[[Callable[[str], None]], Envoy]
+    #: Looks for the cloud that the pod runs in.
+    detection: Detection
 
 
 def run(start: Start, described: Sequence[str], mark: Callable[[str], None]) -> int:
@@ -132,14 +138,43 @@ async def _serve(
         relay = await stack.enter_async_context(xds.serving(settings.xds, count=metrics.count))
         details.append(relay.problem)
         mark("listening")
+        node = await _located(start)
         if start.gate and start.envoy:
             await _open(start.gate, start.envoy)
             mark("gate")
         supervisor.started()
-        _write_grpc_bootstrap(settings, start.node)
+        _write_grpc_bootstrap(settings, node)
         gc.enable()
         gc.freeze()
         await asyncio.Event().wait()
+
+
+async def _located(start: Start) -> Node:
+    """Return the node with what the cloud has said of it by now; Envoy will read the same."""
+    detection = start.detection
+    if detection.is_certain and detection.fileno() >= 0:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOUD_SECONDS):
+                await _readable(detection.fileno())
+    found = detection.finish()
+    if found is None:
+        return start.node
+    log.info("cloud metadata=%s locality=%s", dict(found.metadata), dict(found.locality))
+    inputs = start.settings.node._replace(platform=found.metadata, platform_locality=found.locality)
+    node, text = build(start.settings._replace(node=inputs), [])  # its warnings were told
+    if start.gate:
+        start.gate.replace(text)
+    return node
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(descriptor, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
 
 
 def _write_grpc_bootstrap(settings: Settings, node: Node) -> None:

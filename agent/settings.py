@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from agent.cgroup import Limits, parse_memory, workers
+from agent.cloud.settings import CloudSettings, parse_cloud
 from agent.errors import SettingsError
 from agent.lifecycle.command_line import EnvoySettings, split_log_level
 from agent.lifecycle.drain import drain_target
@@ -51,6 +52,7 @@ class World(NamedTuple):
     cpus: int
     limits: Limits = Limits()  #: of this container
     is_root: bool = False  #: whether the agent has uid 0
+    resolv_conf: str = ""  #: text of the resolver's configuration, where it is needed
 
 
 class GrpcSettings(NamedTuple):
@@ -64,6 +66,7 @@ class Settings(NamedTuple):
     """All of it; a subject is handed its branch, never the tree."""
 
     log: LogSettings
+    cloud: CloudSettings
     node: NodeInputs
     options: Options  #: of the bootstrap
     memory_limit_bytes: int  #: Envoy stays below it; 0 for none
@@ -113,8 +116,10 @@ def parse_settings(
     admin_host = localhost(addresses, dual_stack=options.dual_stack)
     versions = {ip_version(address) for address in addresses}
     has_envoy = not read.take("DISABLE_ENVOY", parse_bool, default=False)
+    platform, platform_locality = _static_platform(read, world)
     settings = Settings(
         log=parse_log(flags, read.errors),
+        cloud=parse_cloud(read, is_ipv6=ip_mode(addresses) == "ipv6"),
         node=NodeInputs(
             proxy_type=proxy_type,
             domain=flags.text("domain"),
@@ -126,6 +131,8 @@ def parse_settings(
             version=BUILD.version,
             outlier_log_path=flags.text("outlierLogPath"),
             sts_port=flags.number("stsPort"),
+            platform=platform,
+            platform_locality=platform_locality,
         ),
         options=options,
         memory_limit_bytes=read.take(
@@ -176,6 +183,21 @@ def parse_settings(
     if read.errors:
         raise SettingsError(read.errors)
     return settings, read.warnings
+
+
+def _static_platform(read: Reader, world: World) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return metadata and locality that the environment gives, so that no cloud need be asked."""
+    text = read.take("GCP_METADATA", parse_text, default="")
+    if not text:
+        return {}, {}
+    from agent.cloud.platforms import gcp_static  # noqa: PLC0415 - few pods have it
+
+    return gcp_static(
+        text,
+        quota_project=read.take("GCP_QUOTA_PROJECT", parse_text, default=""),
+        zone=read.take("GCP_ZONE", parse_text, default=""),
+        resolv_conf=world.resolv_conf,
+    )
 
 
 def _check_identity(read: Reader) -> None:

@@ -41,6 +41,7 @@ class Gate:
         """
         self.path = path
         self._plain = _temporary(path)
+        self._owner = owner
         self._rest = memoryview(text.encode())
         self._pipe = -1
         _make_parent(path)
@@ -54,6 +55,18 @@ class Gate:
         except OSError as error:
             _unlink(self._plain)
             raise _refused(path, error) from error
+
+    def replace(self, text: str) -> None:
+        """Let another text through, while the gate is shut.
+
+        Raises:
+            BootstrapError: the directory is full.
+        """
+        try:
+            _write(self._plain, text, mode=0o600, owner=self._owner)
+        except OSError as error:
+            raise _refused(self.path, error) from error
+        self._rest = memoryview(text.encode())
 
     def open(self) -> bool:
         """Return whether Envoy waits at the gate, which is open then; else ask again later.

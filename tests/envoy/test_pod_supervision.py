@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from agent.demo import files, manifest
 from agent.demo.addresses import CABLE, url
 from agent.demo.commands import ISTIO_PROXY
 from agent.demo.manifest import APPLICATION_PORT, READINESS_PATH
+from agent.demo.process import Output
 from agent.demo.run import RunningPod, pod
 from agent.demo.scenario import START_UP
 from tests.waiting import block_until
@@ -205,3 +208,38 @@ def test_as_pid_1_the_agent_reaps_orphans_and_obeys_signals() -> None:
         block_until(lambda: "draining target=" in made.log_text())
         os.kill(agent, signal.SIGTERM)
         assert runtime.wait(10) == 0
+
+
+METADATA_SERVICE = """
+import http.server, sys
+ANSWERS = {"project/project-id": "shop", "instance/zone": "projects/1/zones/europe-west1-b"}
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        answer = ANSWERS.get(self.path.removeprefix("/computeMetadata/v1/"))
+        self.send_response(200 if answer else 404)
+        self.end_headers()
+        self.wfile.write((answer or "").encode())
+    def log_message(self, *_): pass
+server = http.server.HTTPServer(("127.0.0.1", 8169), Handler)
+print("listening", flush=True)
+server.serve_forever()
+"""
+
+
+def test_what_the_cloud_says_in_time_belongs_to_the_node() -> None:
+    """Spec: bootstrap.md section 4.7."""
+    with pod() as made:
+        service = made.inside.spawn(
+            [sys.executable, "-c", METADATA_SERVICE], stdout=subprocess.PIPE
+        )
+        assert Output(service).wait_for("listening", 10)
+        made.environ.update(CLOUD_PLATFORM="gcp", GCE_METADATA_HOST="127.0.0.1:8169")
+        assert made.capture() == "exit 0"
+        assert made.start() == "exit 0", made.log_text()
+
+        dump = made.get("application", url("127.0.0.1", 15000, "/config_dump?mask=bootstrap"))
+        node = json.loads((made.root / GRPC_BOOTSTRAP).read_text())["node"]
+
+    assert node["locality"] == {"region": "europe-west1", "zone": "europe-west1-b"}
+    assert node["metadata"]["PLATFORM_METADATA"]["gcp_project"] == "shop"
+    assert '"zone": "europe-west1-b"' in dump.body

@@ -275,3 +275,18 @@ def test_what_a_killed_agent_left_half_written_goes_away(path: Path) -> None:
     assert leftover.name not in names(path)
     assert other.name in names(path)
     gate.remove()
+
+
+def test_another_text_may_take_the_first_ones_place(
+    path: Path, children: list[subprocess.Popen[str]]
+) -> None:
+    gate = make_gate(str(path), "first")
+    child = start(children, READER, path)
+
+    gate.replace("second")
+
+    await_envoy(gate, child)
+    write_all(gate)
+    assert child.communicate()[0] == "second"
+    assert path.read_text() == "second"
+    gate.remove()

@@ -14,7 +14,7 @@ WORLD = {
     "random", "ssl", "signal", "pyroute2", "inotify_simple", "select", "ctypes", "pathlib",
     "threading", "shutil", "tempfile",
 }  # fmt: skip
-SUBJECTS = {"lifecycle", "xds", "wasm", "identity", "dns", "status", "request", "demo"}
+SUBJECTS = {"cloud", "lifecycle", "xds", "wasm", "identity", "dns", "status", "request", "demo"}
 #: The demo is a whole pod seen from outside: it may use what it shows.
 MAY_IMPORT = {"demo": SUBJECTS}
 

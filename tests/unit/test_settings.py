@@ -208,3 +208,11 @@ def test_an_unusable_variable_is_a_warning() -> None:
     _, warnings = parse(MINIMUM_DRAIN_DURATION="5")
 
     assert any("MINIMUM_DRAIN_DURATION='5'" in warning for warning in warnings)
+
+
+def test_google_cloud_may_be_known_from_the_environment() -> None:
+    settings, _ = parse(GCP_METADATA="shop|17|blue|europe-west1-b", GCP_ZONE="europe-west1-c")
+
+    assert settings.cloud.platforms == ()
+    assert settings.node.platform["gcp_project"] == "shop"
+    assert settings.node.platform_locality["zone"] == "europe-west1-c"

@@ -1,0 +1,49 @@
+"""Which clouds are asked, and where.
+
+Source: bootstrap.md sections 2.1 and 4.7.
+"""
+
+from typing import Final, NamedTuple
+
+from agent.reader import Reader, parse_text
+
+#: What CLOUD_PLATFORM stands for. All three services have one address: whichever cloud it is, it
+#: answers the questions of the others at once, with an error.
+PLATFORMS: Final = {
+    "": ("gcp", "aws", "azure"),
+    "aws": ("aws",),
+    "azure": ("azure",),
+    "gcp": ("gcp",),
+    "none": (),
+}
+ADDRESS: Final = "169.254.169.254"
+AWS_IPV6: Final = "fd00:ec2::254"
+
+
+class CloudSettings(NamedTuple):
+    """Where to look for the pod's cloud."""
+
+    #: Clouds that may be it, in this order. CLOUD_PLATFORM.
+    platforms: tuple[str, ...] = ()
+    #: Host of each cloud's metadata service, or host:port. GCE_METADATA_HOST.
+    gcp_host: str = ADDRESS
+    aws_host: str = ADDRESS
+    azure_host: str = ADDRESS
+
+
+def parse_cloud(read: Reader, *, is_ipv6: bool) -> CloudSettings:
+    """Return the branch; with GCP_METADATA everything is known and nobody is asked."""
+    platforms = PLATFORMS[read.take("CLOUD_PLATFORM", parse_platform, default="")]
+    is_known = "gcp" in platforms and bool(read.take("GCP_METADATA", parse_text, default=""))
+    return CloudSettings(
+        platforms=() if is_known else platforms,
+        gcp_host=read.take("GCE_METADATA_HOST", parse_text, default="") or ADDRESS,
+        aws_host=AWS_IPV6 if is_ipv6 else ADDRESS,
+    )
+
+
+def parse_platform(text: str) -> str:
+    """Return a cloud's name in lower case."""
+    if text.lower() not in PLATFORMS:
+        raise ValueError("expected aws, azure, gcp or none")
+    return text.lower()
