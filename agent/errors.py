@@ -4,6 +4,7 @@ AgentError                 exit code 255, printed as one line, never retried
 ├── SettingsError          unusable flags, environment or files; lists every problem
 ├── SystemRefusedError     the kernel or the file system said no: port taken, no permission
 ├── EnvoyError             Envoy could not be started or did not do what it was asked
+├── SecretError            a key, certificate or root cannot be had now; retried, never fatal
 └── HttpError              a request of ours got no usable answer (agent/http/message.py)
 """
 
@@ -30,3 +31,7 @@ class SystemRefusedError(AgentError):
 
 class EnvoyError(AgentError):
     """Envoy could not be started, or its admin port did not answer as it must."""
+
+
+class SecretError(AgentError):
+    """A secret cannot be had now; what is there stays in use, and it is asked for again."""

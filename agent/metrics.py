@@ -40,6 +40,35 @@ FAMILIES: Final[Mapping[str, Family]] = {
         "gauge", "The largest size in bytes of a message received from Envoy so far."
     ),
     "xds_proxy_responses": Family("counter", "The total number of xDS responses received."),
+    "num_outgoing_requests": Family("counter", "The total number of requests to the CA."),
+    "num_failed_outgoing_requests": Family(
+        "counter", "The total number of requests to the CA that failed."
+    ),
+    "num_outgoing_retries": Family(
+        "counter", "The total number of further attempts within requests to the CA."
+    ),
+    "outgoing_latency": Family("counter", "Milliseconds spent on requests to the CA."),
+    "cert_expiry_seconds": Family(
+        "gauge", "Seconds until the workload's certificate expires, negative once it has."
+    ),
+    "num_file_watcher_failures_total": Family(
+        "counter", "The total number of failures to watch the files of a secret."
+    ),
+    "num_file_secret_failures_total": Family(
+        "counter", "The total number of failures to read the files of a secret."
+    ),
+    "pilot_total_xds_rejects": Family("counter", "The total number of secrets Envoy refused."),
+    "pilot_xds_expired_nonce": Family(
+        "counter", "The total number of requests that answered no longer current responses."
+    ),
+    "pilot_total_xds_internal_errors": Family(
+        "counter", "The total number of secrets that could not be served."
+    ),
+    "pilot_xds_send_time": Family(
+        "histogram",
+        "Seconds to send a response with secrets.",
+        (0.01, 0.1, 1.0, 3.0, 5.0, 10.0, 20.0, 30.0),
+    ),
 }
 
 

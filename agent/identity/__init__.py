@@ -1,0 +1,1 @@
+"""Workload identity: keys, certificates from the CA or from files, and SDS for Envoy."""

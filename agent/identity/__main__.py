@@ -1,0 +1,22 @@
+"""`python -m agent.identity KIND SIZE STYLE SPIFFE_ID`: a key and its CSR on standard output."""
+
+import os
+import sys
+
+from agent.identity.csr import make_csr
+from agent.identity.process import read_words
+
+
+def main(words: list[str]) -> int:
+    """Write key and CSR, or why there is none."""
+    try:
+        key, request = make_csr(read_words(words))
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    os.write(1, key + request)
+    return 0
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1:]))  # tearing down takes longer than everything before

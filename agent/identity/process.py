@@ -1,0 +1,152 @@
+"""The child process that makes a key and its CSR.
+
+The library it takes is 12 MB that no pod should carry for a moment's work twice a day. The key
+comes through a pipe: it is on no command line, in no environment and on no disk.
+
+Source: performance.md, recommended start sequence.
+"""
+
+# asyncio is imported in the functions: the first child is started before the agent has it.
+# ruff: noqa: PLC0415
+
+import os
+import sys
+from contextlib import suppress
+from typing import Final
+
+from agent.credentials.x509 import pem_bodies, request_public_key
+from agent.errors import SecretError
+from agent.identity.authority import Csr
+from agent.identity.secret import PrivateKey
+from agent.identity.settings import KeySettings
+
+CHILD_SECONDS: Final = 60.0
+CHUNK_BYTES: Final = 65536
+REQUEST: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
+KEY_MARK: Final = b"PRIVATE KEY"
+
+
+class CsrChild:
+    """A child at work; whoever has it either takes its result or closes it."""
+
+    def __init__(self, pid: int, pipe: int) -> None:
+        self._pid = pid
+        self._pipe = pipe
+        self._pidfd = os.pidfd_open(pid)
+
+    async def result(self) -> Csr:
+        """Return the key and the request once the child has ended.
+
+        Raises:
+            SecretError: it has failed, or takes too long.
+        """
+        import asyncio
+
+        try:
+            async with asyncio.timeout(CHILD_SECONDS):
+                output = await self._read()
+        except TimeoutError:
+            raise SecretError(f"no key and CSR within {CHILD_SECONDS:g} seconds") from None
+        finally:
+            self.close()
+        return read_output(output)
+
+    def close(self) -> None:
+        """End the child, and leave nothing of it."""
+        if self._pipe < 0:
+            return
+        import signal
+
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        with suppress(ChildProcessError):  # somebody who reaps orphans came first
+            os.waitpid(self._pid, 0)
+        os.close(self._pidfd)
+        os.close(self._pipe)
+        self._pipe = -1
+
+    async def _read(self) -> bytes:
+        """Return all that the child writes until its end."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        readable = asyncio.Event()
+        loop.add_reader(self._pipe, readable.set)
+        output = b""
+        try:
+            while True:
+                await readable.wait()
+                readable.clear()
+                chunk = os.read(self._pipe, CHUNK_BYTES)
+                if not chunk:
+                    return output
+                output += chunk
+        finally:
+            loop.remove_reader(self._pipe)
+
+
+def spawn(settings: KeySettings) -> CsrChild:
+    """Start a child that makes a key and its CSR.
+
+    Raises:
+        SecretError: the system does not let us.
+    """
+    # No word is secret: they say what kind of key, and for whom.
+    words = [
+        "ec" if settings.elliptic else "rsa",
+        ("384" if settings.p384 else "256") if settings.elliptic else str(settings.rsa_bits),
+        "pkcs8" if settings.pkcs8 else "traditional",
+        settings.spiffe_id,
+    ]
+    ours, theirs = os.pipe2(os.O_CLOEXEC)
+    try:
+        pid = os.posix_spawn(
+            sys.executable,
+            # -P: what lies in the working directory is no module of ours.
+            [sys.executable, "-P", "-m", "agent.identity", *words],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, theirs, 1),
+                (os.POSIX_SPAWN_DUP2, theirs, 2),
+            ],
+            setsigmask=[],
+        )
+    except OSError as error:
+        os.close(ours)
+        raise SecretError(f"cannot start {sys.executable}: {error.strerror}") from error
+    finally:
+        os.close(theirs)
+    return CsrChild(pid, ours)
+
+
+def read_words(words: list[str]) -> KeySettings:
+    """Return what a child was told to make."""
+    algorithm, size, style, spiffe_id = words
+    elliptic = algorithm == "ec"
+    return KeySettings(
+        spiffe_id=spiffe_id,
+        elliptic=elliptic,
+        p384=elliptic and size == "384",
+        rsa_bits=KeySettings("").rsa_bits if elliptic else int(size),
+        pkcs8=style == "pkcs8",
+    )
+
+
+def read_output(output: bytes) -> Csr:
+    """Return what a child has made.
+
+    Raises:
+        SecretError: it has failed; ends with what it said last, which is never a key.
+    """
+    key, mark, request = output.partition(REQUEST)
+    bodies = pem_bodies(mark + request, b"CERTIFICATE REQUEST")
+    if not bodies:
+        lines = output.decode(errors="replace").strip().splitlines()
+        said = lines[-1] if lines and KEY_MARK not in output else "no output"
+        raise SecretError(f"cannot make key and CSR: {said}")
+    try:
+        public_key = request_public_key(bodies[0])
+    except ValueError as error:
+        raise SecretError(f"cannot read the CSR just made: {error}") from None
+    return Csr(PrivateKey(key), (mark + request).decode(), public_key)

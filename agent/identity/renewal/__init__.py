@@ -1,0 +1,1 @@
+"""The certificate that the CA issues for this workload, and its renewal."""

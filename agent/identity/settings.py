@@ -1,0 +1,283 @@
+"""The settings of workload identity.
+
+Source: xds-identity-dns.md sections 4 to 6 and 12; bootstrap.md section 2.3.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from agent.credentials import places
+from agent.credentials.settings import is_loopback, parse_headers
+from agent.reader import Reader, parse_bool, parse_duration, parse_float, parse_int, parse_text
+
+CITADEL: Final = "Citadel"
+GKE: Final = "GkeWorkloadCertificate"
+GOOGLE_DOMAIN: Final = "googleapis.com"
+DEFAULT_SERVER_NAME: Final = "istiod.istio-system.svc"
+PLAINTEXT_PORT: Final = ":15010"
+HEADER_PREFIX: Final = "CA_HEADER_"
+SOCKET_FILE: Final = "socket"
+MIN_RSA_BITS: Final = 2048
+MAX_RSA_BITS: Final = 16384
+#: In a pod other containers read what is written, and run as other users (C16).
+POD_FILE_MODE: Final = 0o644
+FILE_MODE: Final = 0o600
+NANOS: Final = 1_000_000_000
+
+
+class KeySettings(NamedTuple):
+    """The key pair of a CSR, and whom the certificate is for."""
+
+    spiffe_id: str
+    #: ECDSA instead of RSA. ECC_SIGNATURE_ALGORITHM.
+    elliptic: bool = False
+    #: P-384 instead of P-256. ECC_CURVE.
+    p384: bool = False
+    #: WORKLOAD_RSA_KEY_SIZE.
+    rsa_bits: int = MIN_RSA_BITS
+    #: PEM label `PRIVATE KEY` instead of that of the algorithm. PKCS8_KEY.
+    pkcs8: bool = False
+
+
+class Address(NamedTuple):
+    """One address of the CA."""
+
+    target: str  #: host:port, as configured
+    server_name: str  #: SNI, and the name in its certificate
+    tls: bool
+    #: Whether the token may be sent there (D-18). AGENT_CA_PLAINTEXT_TOKEN.
+    send_token: bool
+
+
+class AuthoritySettings(NamedTuple):
+    """How the CA is reached, and what is asked of it."""
+
+    #: In the order of trying; CA_ADDR is a list for us.
+    addresses: tuple[Address, ...]
+    #: Sent with each call: clusterid, and one per CA_HEADER_*.
+    metadata: tuple[tuple[str, str], ...] = ()
+    #: A path, or SYSTEM. CA_ROOT_CA.
+    root: str = ""
+    #: PILOT_CERT_PROVIDER.
+    root_provider: str = "istiod"
+    #: Directory of a machine's own certificates. PROV_CERT.
+    provisioned: str = ""
+    token_path: str = places.TOKEN
+    #: SECRET_TTL.
+    ttl_seconds: float = 86400.0
+    #: ISTIO_META_CERT_SIGNER.
+    signer: str = ""
+
+
+class RotationSettings(NamedTuple):
+    """When a certificate is renewed."""
+
+    #: Share of the lifetime kept in reserve. SECRET_GRACE_PERIOD_RATIO.
+    grace_ratio: float = 0.5
+    #: Its largest random change. SECRET_GRACE_PERIOD_RATIO_JITTER.
+    jitter_ratio: float = 0.01
+
+
+class OutputSettings(NamedTuple):
+    """Where key, chain and root are written for others. OUTPUT_CERTS."""
+
+    directory: str
+    mode: int = FILE_MODE
+
+
+class KeyProvider(NamedTuple):
+    """What does Envoy's private-key operations. ProxyConfig privateKeyProvider."""
+
+    name: str  #: cryptomb or qat
+    poll_seconds: int = 0
+    poll_nanos: int = 0
+    fallback: bool = False
+
+
+class IdentitySettings(NamedTuple):
+    """Who this workload is, and how it and others prove it."""
+
+    key: KeySettings
+    authority: AuthoritySettings
+    trust_domain: str = "cluster.local"
+    rotation: RotationSettings = RotationSettings()
+    #: No CA is asked. FILE_MOUNTED_CERTS, CA_PROVIDER.
+    file_mounted: bool = False
+    #: Files are where GKE puts them. CA_PROVIDER=GkeWorkloadCertificate.
+    gke: bool = False
+    output: OutputSettings | None = None
+    #: The socket where Envoy looks for its identity. WORKLOAD_IDENTITY_SOCKET_FILE.
+    socket_file: str = SOCKET_FILE
+    #: A changed file is read after this. FILE_DEBOUNCE_DURATION.
+    debounce_seconds: float = 0.1
+    #: Revoked certificates are told to Envoy. PILOT_ENABLE_CA_CRL.
+    crl: bool = True
+    key_provider: KeyProvider | None = None
+    #: Trust bundles come over XDS. PROXY_CONFIG_XDS_AGENT.
+    bundle_over_xds: bool = False
+    #: Ask for a certificate before anybody needs it.
+    warm_up: bool = True
+    #: There is an Envoy to serve.
+    envoy_enabled: bool = True
+
+
+def parse_identity(
+    read: Reader,
+    *,
+    discovery_address: str,
+    key_provider: object = None,
+    has_control_plane: bool = True,
+    envoy_enabled: bool = True,
+) -> IdentitySettings:
+    """Return the branch of workload identity; unusable values are noted on the reader.
+
+    Args:
+        read: the environment.
+        discovery_address: ProxyConfig discoveryAddress, host:port: the CA unless CA_ADDR is set.
+        key_provider: ProxyConfig privateKeyProvider, as JSON.
+        has_control_plane: false with local resources: nobody is asked before Envoy needs it.
+        envoy_enabled: whether there is an Envoy.
+    """
+    provider = read.take("CA_PROVIDER", parse_text, default=CITADEL)
+    gke = provider == GKE
+    file_mounted = read.take("FILE_MOUNTED_CERTS", parse_bool, default=False) or gke
+    authority = _authority(read, discovery_address, used=has_control_plane and not file_mounted)
+    trust_domain = read.take("TRUST_DOMAIN", parse_text, default="cluster.local")
+    _check_provider(read, provider, authority, used=not file_mounted)
+    if file_mounted and authority.provisioned:
+        which = f"CA_PROVIDER={GKE}" if gke else "FILE_MOUNTED_CERTS"
+        read.errors.append(f"PROV_CERT and {which}: expected one of them, not both")
+    return IdentitySettings(
+        key=_key(read, trust_domain),
+        authority=authority,
+        trust_domain=trust_domain,
+        rotation=RotationSettings(
+            read.take("SECRET_GRACE_PERIOD_RATIO", parse_ratio, default=0.5),
+            read.take("SECRET_GRACE_PERIOD_RATIO_JITTER", parse_ratio, default=0.01),
+        ),
+        file_mounted=file_mounted,
+        gke=gke,
+        output=_output(read),
+        socket_file=_socket_file(read),
+        debounce_seconds=read.take("FILE_DEBOUNCE_DURATION", parse_duration, default=0.1),
+        crl=read.take("PILOT_ENABLE_CA_CRL", parse_bool, default=True),
+        key_provider=_key_provider(key_provider),
+        bundle_over_xds=read.take("PROXY_CONFIG_XDS_AGENT", parse_bool, default=False),
+        warm_up=has_control_plane,
+        envoy_enabled=envoy_enabled,
+    )
+
+
+def parse_ratio(text: str) -> float:
+    """Return a finite number; what is beyond 0 to 1 is cut off where it is used."""
+    ratio = parse_float(text)
+    if not math.isfinite(ratio):
+        raise ValueError("expected a number between 0 and 1")
+    return ratio
+
+
+def _key(read: Reader, trust_domain: str) -> KeySettings:
+    algorithm = read.take("ECC_SIGNATURE_ALGORITHM", parse_text, default="")
+    if algorithm not in ("", "ECDSA"):
+        read.errors.append(
+            f"ECC_SIGNATURE_ALGORITHM={algorithm!r}: expected 'ECDSA', or nothing for RSA"
+        )
+    bits = read.take("WORKLOAD_RSA_KEY_SIZE", parse_int, default=MIN_RSA_BITS)
+    if not algorithm and not MIN_RSA_BITS <= bits <= MAX_RSA_BITS:
+        read.errors.append(
+            f"WORKLOAD_RSA_KEY_SIZE={bits}: expected {MIN_RSA_BITS} to {MAX_RSA_BITS}"
+        )
+    namespace = read.take("POD_NAMESPACE", parse_text, default="")
+    account = read.take("SERVICE_ACCOUNT", parse_text, default="")
+    return KeySettings(
+        spiffe_id=f"spiffe://{trust_domain}/ns/{namespace}/sa/{account}",
+        elliptic=bool(algorithm),
+        p384=read.take("ECC_CURVE", parse_text, default="P256") == "P384",
+        rsa_bits=bits,
+        pkcs8=read.take("PKCS8_KEY", parse_bool, default=False),
+    )
+
+
+def _authority(read: Reader, discovery_address: str, *, used: bool) -> AuthoritySettings:
+    configured = read.take("CA_ADDR", parse_text, default="")
+    # The name configured for istiod is that of the CA only where the CA is istiod (6.2).
+    name = "" if configured else read.take("ISTIOD_SAN", parse_text, default="")
+    anywhere = read.take("AGENT_CA_PLAINTEXT_TOKEN", parse_bool, default=False)
+    parts = (part.strip() for part in (configured or discovery_address).split(","))
+    addresses = [_address(part, name, anywhere=anywhere) for part in parts if part]
+    for address in addresses if used and configured else ():
+        host, _, port = address.target.rpartition(":")
+        if not (host and port.isdigit()):
+            read.errors.append(
+                f"CA_ADDR={address.target!r}: expected host:port, as {DEFAULT_SERVER_NAME}:15012"
+            )
+    return AuthoritySettings(
+        addresses=tuple(addresses),
+        metadata=(
+            ("clusterid", read.take("ISTIO_META_CLUSTER_ID", parse_text, default="")),
+            *parse_headers(read, HEADER_PREFIX),
+        ),
+        root=read.take("CA_ROOT_CA", parse_text, default=""),
+        root_provider=read.take("PILOT_CERT_PROVIDER", parse_text, default="istiod"),
+        provisioned=read.take("PROV_CERT", parse_text, default=""),
+        ttl_seconds=read.take("SECRET_TTL", parse_duration, default=86400.0),
+        signer=read.take("ISTIO_META_CERT_SIGNER", parse_text, default=""),
+    )
+
+
+def _address(target: str, name: str, *, anywhere: bool) -> Address:
+    host = target.rpartition(":")[0].strip("[]")
+    tls = not target.endswith(PLAINTEXT_PORT)
+    default = DEFAULT_SERVER_NAME if "localhost" in host else host
+    return Address(target, name or default, tls, tls or anywhere or is_loopback(host))
+
+
+def _check_provider(
+    read: Reader, provider: str, authority: AuthoritySettings, *, used: bool
+) -> None:
+    if any(GOOGLE_DOMAIN in address.target for address in authority.addresses):
+        provider = "GoogleCA"
+    if used and provider != CITADEL:
+        read.errors.append(
+            f'CA provider "{provider}" not registered: expected {CITADEL}, or {GKE} for mounted '
+            "certificates; any CA that speaks istiod's protocol is reached at CA_ADDR"
+        )
+
+
+def _output(read: Reader) -> OutputSettings | None:
+    directory = read.take("OUTPUT_CERTS", parse_text, default="")
+    in_pod = read.take("KUBERNETES_SERVICE_HOST", parse_text, default="")
+    mode = POD_FILE_MODE if in_pod else FILE_MODE
+    return OutputSettings(directory, mode) if directory else None
+
+
+def _socket_file(read: Reader) -> str:
+    name = read.take("WORKLOAD_IDENTITY_SOCKET_FILE", parse_text, default=SOCKET_FILE)
+    if "/" in name or name in ("", ".", ".."):
+        read.errors.append(
+            f"WORKLOAD_IDENTITY_SOCKET_FILE={name!r}: expected a file name without a directory"
+        )
+    return name
+
+
+def _key_provider(document: object) -> KeyProvider | None:
+    """Return the provider that ProxyConfig names; the mesh's own check has judged its values."""
+    if not isinstance(document, Mapping):
+        return None
+    for name in ("cryptomb", "qat"):
+        options = document.get(name)
+        if isinstance(options, Mapping):
+            nanos = _nanoseconds(options.get("pollDelay"))
+            return KeyProvider(
+                name, *divmod(nanos, NANOS), fallback=options.get("fallback") is True
+            )
+    return None
+
+
+def _nanoseconds(value: object) -> int:
+    """Return a duration as protobuf's JSON has it, such as "0.02s"."""
+    try:
+        return round(float(str(value).removesuffix("s")) * NANOS)
+    except ValueError:
+        return 0

@@ -1,0 +1,1 @@
+"""Whose SDS servers listen in this pod: somebody else's, or ours."""

@@ -1,0 +1,276 @@
+"""Follows the files behind secrets: a good new content replaces the old one, a bad one does not.
+
+    absent --read--> good --changed--> due --read--> good
+                                       |  ^
+                                       v  | again, for a while
+                                      bad (the last good content stays)
+
+Events of directories make a file due, after a short wait for the rest of the same change; a slow
+look at everything makes up for what no event tells. What counts is the content: a change that
+leaves it as it was is none.
+
+Source: xds-identity-dns.md sections 5.4 and 5.5, requirements R-4, R-5 and R-16; cases C5, C6, C9.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from agent.errors import SecretError
+from agent.identity.files import read_crl, read_secret
+from agent.identity.names import FileResource
+from agent.identity.secret import KeyPair, Roots
+
+if TYPE_CHECKING:
+    from agent.identity.watch.files import Watches
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS: Final = 10.0
+RETRY_FACTOR: Final = 1.5
+RETRY_SPREAD: Final = 0.5
+LOOK_SECONDS: Final = 30.0
+WATCHER_FAILURES: Final = "num_file_watcher_failures_total"
+SECRET_FAILURES: Final = "num_file_secret_failures_total"  # noqa: S105 - the name of a metric
+
+Content = KeyPair | Roots | bytes  #: bytes are a CRL
+#: Of each file: device, inode, size, and when content and inode changed; None if it is not there.
+Signature = tuple[tuple[int, ...] | None, ...]
+
+
+class Watched:
+    """Files that are followed, and their last good content."""
+
+    __slots__ = ("content", "failing_since", "failures", "is_watched", "name", "paths", "problem",
+                 "read", "signature")  # fmt: skip
+
+    def __init__(
+        self, name: str, files: FileResource, read: Callable[[FileResource], Content]
+    ) -> None:
+        self.name = name
+        # Absolute: the working directory may change (R-16).
+        self.paths = FileResource(*(path and os.path.abspath(path) for path in files))  # noqa: PTH100 - strings
+        self.read = read
+        self.content: Content | None = None
+        self.signature: Signature = ()
+        self.is_watched = False
+        self.failures = 0  #: in a row, since the last event
+        self.failing_since = 0.0
+        self.problem = ""
+
+    def look(self) -> Signature:
+        """Return what tells, without reading, that the files are not as they were."""
+        found: list[tuple[int, ...] | None] = []
+        for path in filter(None, self.paths):
+            try:
+                seen = os.stat(path)  # noqa: PTH116 - strings
+            except OSError:
+                found.append(None)
+            else:
+                times = (seen.st_mtime_ns, seen.st_ctime_ns)
+                found.append((seen.st_dev, seen.st_ino, seen.st_size, *times))
+        return tuple(found)
+
+
+class FileSecrets:
+    """Secrets in files, by resource name."""
+
+    def __init__(
+        self,
+        *,
+        debounce_seconds: float,
+        changed: Callable[[str], None],
+        wanted: Callable[[], Collection[str]],
+        count: Callable[..., None],
+        rng: Callable[[], float],
+        patience_seconds: float = PATIENCE_SECONDS,
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        """Nothing is read before it is asked for.
+
+        Args:
+            debounce_seconds: between an event and the reading of what changed.
+            changed: told the name of each resource with a new content.
+            wanted: returns the names that somebody is subscribed to; others are forgotten.
+            count: adds one to a counter.
+            rng: chance, in [0, 1).
+            patience_seconds: how long files that are not good are read again and again.
+            look_seconds: between two looks at everything.
+        """
+        self._debounce = debounce_seconds
+        self._changed = changed
+        self._wanted = wanted
+        self._count = count
+        self._rng = rng
+        self._patience = patience_seconds
+        self._look_seconds = look_seconds
+        self._watched: dict[str, Watched] = {}
+        self._due: dict[str, float] = {}  #: key of what is to be read -> when
+        self._wake = asyncio.Event()
+        self._watches: Watches | None = None
+
+    async def get(self, name: str, files: FileResource) -> KeyPair | Roots:
+        """Return the secret in these files, and follow them under this name from now on.
+
+        Raises:
+            SecretError: they are not good, and do not become so within a while.
+        """
+        watched = self._watched.get(name)
+        if watched is None:
+            watched = Watched(name, files, read_secret)
+            await self._read_patiently(watched)
+            self._watched[name] = watched
+            self._watch(name, watched)
+        elif watched.look() != watched.signature:
+            self._refresh(name, watched)
+        content = watched.content
+        assert isinstance(content, KeyPair | Roots)  # noqa: S101 - good once, good for ever
+        return content
+
+    def crl(self, name: str, path: str) -> bytes:
+        """Return the CRL in a file, empty if there is none; a change is one of this resource."""
+        watched = self._watched.get(path)
+        if watched is None:
+            watched = self._watched[path] = Watched(name, FileResource(path), read_crl)
+            self._refresh(path, watched)
+        return watched.content if isinstance(watched.content, bytes) else b""
+
+    def content(self, name: str) -> Content | None:
+        """Return what was read last under a name, if it is followed."""
+        watched = self._watched.get(name)
+        return watched.content if watched else None
+
+    def problems(self) -> dict[str, str]:
+        """Return, by name, what is wrong with files whose last good content is still in use."""
+        return {each.name: each.problem for each in self._watched.values() if each.problem}
+
+    async def run(self) -> None:
+        """Follow all files, for ever."""
+        clock = asyncio.get_running_loop().time
+        next_look = clock() + self._look_seconds
+        try:
+            while True:
+                await self._wait(min((next_look, *self._due.values())) - clock())
+                if clock() >= next_look:
+                    self._look_at_all()
+                    next_look = clock() + self._look_seconds
+                for key in [key for key, time in self._due.items() if time <= clock()]:
+                    del self._due[key]
+                    if watched := self._watched.get(key):
+                        self._refresh(key, watched)
+                    await asyncio.sleep(0)  # others first: 10,000 may be due at once
+        finally:
+            if self._watches:
+                asyncio.get_running_loop().remove_reader(self._watches.fileno())
+                self._watches.close()
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(seconds, 0)):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def _read_patiently(self, watched: Watched) -> None:
+        clock = asyncio.get_running_loop().time
+        end = clock() + self._patience
+        failures = 0
+        while True:
+            signature = watched.look()
+            try:
+                watched.content = watched.read(watched.paths)
+            except SecretError as error:
+                failures += 1
+                delay = self._retry_delay(failures)
+                if clock() + delay > end:
+                    self._count(SECRET_FAILURES)
+                    raise
+                log.debug("! not readable yet name=%s reason=%r", watched.name, str(error))
+            else:
+                watched.signature = signature
+                return
+            await asyncio.sleep(delay)
+
+    def _refresh(self, key: str, watched: Watched) -> None:
+        """Read the files again: take what is good, come back to what is not."""
+        self._watch(key, watched)  # first, or a change during the reading would go unnoticed
+        watched.signature = watched.look()
+        try:
+            content = watched.read(watched.paths)
+        except SecretError as error:
+            self._fail(key, watched, str(error))
+            return
+        before, watched.content = watched.content, content
+        watched.failures, watched.problem = 0, ""
+        if before is not None and _is_change(before, content):
+            log.info("changed files of resource=%s", watched.name)
+            self._changed(watched.name)
+
+    def _fail(self, key: str, watched: Watched, problem: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if not watched.failures:
+            watched.failing_since = now
+        watched.failures += 1
+        delay = self._retry_delay(watched.failures)
+        if now + delay - watched.failing_since <= self._patience:
+            self._due[key] = now + delay
+            self._wake.set()
+        elif watched.problem != problem:
+            self._count(SECRET_FAILURES)
+            log.warning("keeping previous content resource=%s reason=%r", watched.name, problem)
+            watched.problem = problem
+
+    def _retry_delay(self, failures: int) -> float:
+        spread = 1 + RETRY_SPREAD * (2 * self._rng() - 1)
+        return self._debounce * RETRY_FACTOR ** (failures - 1) * spread
+
+    def _look_at_all(self) -> None:
+        """Find what changed without an event, and forget what nobody wants any more."""
+        wanted = self._wanted()
+        for key, watched in list(self._watched.items()):
+            if watched.name not in wanted:
+                del self._watched[key]
+                if self._watches:
+                    self._watches.remove(key)
+            elif not watched.is_watched or watched.look() != watched.signature:
+                self._notice(key)
+
+    def _notice(self, key: str) -> None:
+        """Have files read that may have changed, once the rest of the change is done."""
+        if watched := self._watched.get(key):
+            watched.failures = 0
+            soon = asyncio.get_running_loop().time() + self._debounce
+            self._due[key] = min(soon, self._due.get(key, soon))
+            self._wake.set()
+
+    def _watch(self, key: str, watched: Watched) -> None:
+        """Watch the directories that the files depend on now."""
+        try:
+            from agent.identity.watch.files import Watches, directories  # noqa: PLC0415 - few need it
+
+            if self._watches is None:
+                self._watches = Watches()
+                loop = asyncio.get_running_loop()
+                loop.add_reader(self._watches.fileno(), self._take_events, self._watches)
+            places = set[str]().union(*map(directories, filter(None, watched.paths)))
+            self._watches.depend(key, places)
+        except OSError as error:
+            if watched.is_watched or not watched.signature:
+                log.warning("cannot watch files of resource=%s reason=%r", watched.name, str(error))
+            self._count(WATCHER_FAILURES)
+            watched.is_watched = False
+        else:
+            watched.is_watched = True
+
+    def _take_events(self, watches: "Watches") -> None:
+        for key in watches.changed():
+            self._notice(key)
+
+
+def _is_change(before: Content, after: Content) -> bool:
+    """Return whether Envoy must be told; a key that changes alone is the same key (5.5)."""
+    if isinstance(before, KeyPair) and isinstance(after, KeyPair):
+        return before.chain != after.chain
+    return before != after

@@ -1,0 +1,59 @@
+"""Keys and requests for certificates. Source: xds-identity-dns.md section 6.5."""
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from agent.identity.csr import make_csr
+from agent.identity.settings import KeySettings
+
+SPIFFE_ID = "spiffe://cluster.local/ns/default/sa/hello"
+
+
+@pytest.mark.parametrize(
+    ("settings", "label", "size", "digest"),
+    [
+        (KeySettings(SPIFFE_ID), b"RSA PRIVATE KEY", 2048, hashes.SHA256),
+        (KeySettings(SPIFFE_ID, rsa_bits=4096, pkcs8=True), b"PRIVATE KEY", 4096, hashes.SHA256),
+        (KeySettings(SPIFFE_ID, elliptic=True), b"EC PRIVATE KEY", 256, hashes.SHA256),
+        (
+            KeySettings(SPIFFE_ID, elliptic=True, p384=True, pkcs8=True),
+            b"PRIVATE KEY",
+            384,
+            hashes.SHA384,
+        ),
+    ],
+)
+def test_a_key_is_as_configured(
+    settings: KeySettings, label: bytes, size: int, digest: type[hashes.HashAlgorithm]
+) -> None:
+    """T-A2."""
+    pem, request = make_csr(settings)
+
+    key = load_pem_private_key(pem, None)
+    csr = x509.load_pem_x509_csr(request)
+    assert pem.startswith(b"-----BEGIN " + label)
+    assert isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey)
+    assert key.key_size == size
+    assert csr.public_key() == key.public_key()
+    assert csr.is_signature_valid
+    assert isinstance(csr.signature_hash_algorithm, digest)
+
+
+def test_a_request_has_the_spiffe_id_and_nothing_more() -> None:
+    _, request = make_csr(KeySettings(SPIFFE_ID, elliptic=True))
+
+    csr = x509.load_pem_x509_csr(request)
+    (extension,) = csr.extensions
+    assert isinstance(extension.value, x509.SubjectAlternativeName)
+    assert extension.critical
+    assert list(extension.value) == [x509.UniformResourceIdentifier(SPIFFE_ID)]
+    assert [each.value for each in csr.subject] == [""]
+
+
+def test_every_request_has_a_key_of_its_own() -> None:
+    settings = KeySettings(SPIFFE_ID, elliptic=True)
+
+    assert make_csr(settings)[0] != make_csr(settings)[0]
