@@ -17,7 +17,7 @@ test: .venv/ready .venv/libiptc system
 FUZZ_EXAMPLES ?= 1000
 FUZZ_TESTS := tests/netns/test_iptables_packets_explained.py
 fuzz: .venv/ready system
-	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(FUZZ_TESTS) $(PYTEST_ARGS)
+	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout=0 $(FUZZ_TESTS) $(PYTEST_ARGS)
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

@@ -68,15 +68,15 @@ def _planned(settings: Settings, family: Family, names: Names) -> tuple[str, Cha
 def _installed(capture: CaptureConfig, family: Family, names: Names) -> tuple[str, Chains]:
     """Return the rules of the backend that has rules of ours."""
     if nftables.has_tables():
-        planned = plan(capture, *capture.families.captured)
-        return f"installed, by {NATIVE}", chains.listed_chains(native.read(), planned, names)
-    planned = plan(capture, family)
+        plans = chains.known_plans(capture, *capture.families.captured)
+        return f"installed, by {NATIVE}", chains.listed_chains(native.read(), plans, names)
+    plans = chains.known_plans(capture, family)
     stores = [store for store in run.read_usable(Actions()) if store.family == family]
     for store in stores:
         saved = installed.parse_saved(store.dump)
-        if not store.problem and not ownership.find_own(saved, planned, names).is_empty:
+        if not store.problem and not ownership.find_own(saved, plans[0], names).is_empty:
             rules = f"installed, by {store.name}"
-            return rules, chains.saved_chains(saved, planned, names)
+            return rules, chains.saved_chains(saved, plans, names)
     raise CaptureError(f"no rules of ours are installed for IPv{family}{_problems(stores)}")
 
 

@@ -112,7 +112,7 @@ def test_what_is_installed_decides_if_asked(inside: Namespace, backend: str, rul
     done = run(inside, "--live", "--explain", OUTBOUND)
 
     assert f"rules    {rules}\n" in done.stdout
-    assert "not of this configuration" in done.stdout.splitlines()[-1]
+    assert "of a configuration that is not the one asked about" in done.stdout.splitlines()[-1]
     assert verdict(inside, OUTBOUND) == "verdict  redirected to 15001: to Envoy's outbound listener"
     assert verdict(inside, INBOUND, "--live") == (
         "verdict  redirected to 15006: to Envoy's inbound listener"

@@ -193,13 +193,13 @@ def installed(wire: Wire, backend: str, config: CaptureConfig) -> dict[Family, C
     captured = config.families.captured
     if backend == "native":
         (text,) = wire.run(("nft -s -n list ruleset", ""))
-        found = listed_chains(parse_listing(text), plan(config, *captured), {})
+        found = listed_chains(parse_listing(text), [plan(config, *captured)], {})
         return {4: found, 6: found}
     tools = {4: f"iptables-{backend}-save", 6: f"ip6tables-{backend}-save"}
     texts = wire.run(*((tools[family], "") for family in captured))
     by_family: dict[Family, Chains] = {4: {}, 6: {}}
     for number, text in zip(captured, texts, strict=True):
-        by_family[number] = saved_chains(parse_saved(text), plan(config, number), {})
+        by_family[number] = saved_chains(parse_saved(text), [plan(config, number)], {})
     return by_family
 
 
