@@ -15,7 +15,7 @@ EXPLAINED = dns.edns.GenericOption(dns.edns.OptionType.make(EXPLAIN), b"")
 
 def query_wire(name: str, rdtype: str = "A", **options: Any) -> bytes:  # noqa: ANN401 - dnspython's
     """Return a query; `options` are those of dns.message.make_query."""
-    return dns.message.make_query(name, rdtype, **options).to_wire()
+    return dns.message.make_query(name, rdtype, **options).to_wire(max_size=65535)
 
 
 def query(name: str, rdtype: str = "A", **options: Any) -> Query:  # noqa: ANN401 - dnspython's

@@ -29,5 +29,24 @@ def test_a_reply_is_annotated() -> None:
     assert message.answer[0][0].to_text() == "1.2.3.4"
 
 
+def test_long_messages_are_no_obstacle() -> None:
+    padding = dns.edns.GenericOption(dns.edns.OptionType.PADDING, bytes(2000))
+    asked = query("a", use_edns=0, payload=512, options=[EXPLAINED, padding])
+    reply = reply_to(asked.wire, *(f"60 A 10.0.{n // 256}.{n % 256}" for n in range(400)))
+
+    wire = annotated(reply.to_wire(max_size=65535), ["one"])
+
+    assert len(as_sent(asked).wire) > 2000
+    assert len(dns.message.from_wire(wire).answer[0]) == 400
+
+
+def test_a_reply_without_room_stays_as_it_is() -> None:
+    asked = query("a")
+    wire = reply_to(asked.wire, *(f"60 A 10.0.{n // 256}.{n % 256}" for n in range(4090)))
+    full = wire.to_wire(max_size=65535)
+
+    assert annotated(full, ["x" * 1000]) == full
+
+
 def test_a_reply_that_makes_no_sense_stays_as_it_is() -> None:
     assert annotated(b"nonsense", ["one"]) == b"nonsense"

@@ -21,12 +21,10 @@ import dns.rdataclass
 import dns.rdatatype
 import dns.rrset
 
-from agent.dns.messages.query import COPIED, HEADER, Query
+from agent.dns.messages.query import COPIED, HEADER, MOST_BYTES, OWN_PAYLOAD, Query
 from agent.dns.names import Match, Names
 
 TTL_SECONDS: Final = 30
-#: What we take over UDP. RFC 6891, section 6.2.5.
-OWN_PAYLOAD: Final = 4096
 #: Of a record: two bytes for the owner; type, class, TTL and length. RFC 1035, section 4.1.
 POINTER_AND_FIELDS: Final = 12
 IN: Final = dns.rdataclass.IN
@@ -183,4 +181,4 @@ def _opt(query: Query, rcode: int, notes: Sequence[str]) -> bytes:
         dns.edns.EDEOption(dns.edns.EDECode.OTHER, note) for note in notes
     ]
     message.use_edns(0, flags, OWN_PAYLOAD, options=options)
-    return message.to_wire()[HEADER.size :]
+    return message.to_wire(max_size=MOST_BYTES)[HEADER.size :]

@@ -8,33 +8,29 @@ Source: RFC 8914.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 import dns.edns
 import dns.exception
 import dns.message
 
-from agent.dns.messages.query import EXPLAIN, Query
-
-PAYLOAD: Final = 4096
+from agent.dns.messages.query import EXPLAIN, MOST_BYTES, OWN_PAYLOAD, Query
 
 
 def as_sent(query: Query) -> Query:
     """Return the query as it goes upstream: our option is nobody else's business."""
     message = dns.message.from_wire(query.wire, keyring=False)
     options = [option for option in message.options if option.otype != EXPLAIN]
-    flags, payload = message.ednsflags, message.payload
-    message.use_edns(message.edns, flags, payload, options=options)
-    return query._replace(wire=message.to_wire())
+    message.use_edns(message.edns, message.ednsflags, message.payload, options=options)
+    return query._replace(wire=message.to_wire(max_size=MOST_BYTES))
 
 
 def annotated(wire: bytes, notes: Sequence[str]) -> bytes:
-    """Return an upstream reply with the notes in it; one that makes no sense stays as it is."""
+    """Return an upstream reply with the notes in it; without, if it makes no sense or is full."""
     try:
         message = dns.message.from_wire(wire, keyring=False, ignore_trailing=True)
+        options = [*message.options]
+        options += [dns.edns.EDEOption(dns.edns.EDECode.OTHER, note) for note in notes]
+        message.use_edns(0, message.ednsflags, OWN_PAYLOAD, options=options)
+        return message.to_wire(max_size=MOST_BYTES)
     except (dns.exception.DNSException, ValueError):
         return wire
-    options = [*message.options]
-    options += [dns.edns.EDEOption(dns.edns.EDECode.OTHER, note) for note in notes]
-    message.use_edns(0, message.ednsflags, PAYLOAD, options=options)
-    return message.to_wire()

@@ -17,6 +17,10 @@ import dns.rdatatype
 HEADER: Final = struct.Struct("!6H")
 #: What UDP carries for a client that says nothing. RFC 1035, section 4.2.1.
 PLAIN_BYTES: Final = 512
+#: What we take over UDP. RFC 6891, section 6.2.5.
+OWN_PAYLOAD: Final = 4096
+#: What any message may have.
+MOST_BYTES: Final = 65535
 #: Bits that a reply has from its query.
 COPIED: Final = dns.flags.RD | dns.flags.CD | 0x7800
 #: An option of ours, from the range for local use: "say where the answer comes from". RFC 6891.

@@ -1,0 +1,99 @@
+"""resolv.conf on disk: read at the start, and again whenever it changes.
+
+A container's runtime mounts the file itself, so it is watched itself; elsewhere it is replaced,
+perhaps behind a link, so the directories are watched, too.
+
+Source: xds-identity-dns.md section 8.2; inotify(7).
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from inotify_simple import INotify, flags
+
+from agent.errors import SystemRefusedError
+
+log = logging.getLogger(__name__)
+
+RESOLV_CONF: Final = Path("/etc/resolv.conf")
+#: For an agent that /etc/resolv.conf itself names.
+OTHER_RESOLV_CONF: Final = Path("/var/lib/istio/resolv.conf")
+#: A file is looked at when it is complete: closed, or renamed into place.
+EVENTS: Final = flags.CLOSE_WRITE | flags.MOVED_TO
+#: A look without an event, for what a watch cannot see: a link on the way that leads elsewhere.
+RECHECK_SECONDS: Final = 30.0
+
+
+def find_resolv_conf(*, is_resolver: bool) -> Path:
+    """Return the path of the file that names the upstream resolvers."""
+    return OTHER_RESOLV_CONF if is_resolver and OTHER_RESOLV_CONF.exists() else RESOLV_CONF
+
+
+def read_resolv_conf(path: Path) -> str:
+    """Return the text of the file.
+
+    Raises:
+        SystemRefusedError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise SystemRefusedError(f"{path}: {reason}; DNS needs its nameservers") from error
+
+
+async def follow(path: Path, text: str, use: Callable[[str], None]) -> None:
+    """Call `use` with each new text of the file; what cannot be read changes nothing.
+
+    Args:
+        path: of the file.
+        text: as it was read last.
+        use: called with the new text.
+    """
+    problem = ""
+    with _watched(path) as changed:
+        while True:
+            try:
+                found, now = read_resolv_conf(path), ""
+            except SystemRefusedError as error:
+                found, now = text, str(error)
+            if found != text:
+                text = found
+                use(text)
+            if now and now != problem:
+                log.warning("nameservers stay as they are reason=%r", now)
+            problem = now
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RECHECK_SECONDS):
+                    await changed.wait()
+            changed.clear()
+
+
+@contextmanager
+def _watched(path: Path) -> Iterator[asyncio.Event]:
+    """Provide an event that is set when the file may have changed."""
+    changed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    with INotify() as inotify:
+
+        def watch() -> None:
+            for place in (path, path.parent, path.resolve().parent):
+                with suppress(OSError):
+                    inotify.add_watch(os.fspath(place), EVENTS)
+
+        def read() -> None:
+            inotify.read(timeout=0)
+            watch()  # another file may be in its place
+            changed.set()
+
+        watch()
+        loop.add_reader(inotify.fileno(), read)
+        try:
+            yield changed
+        finally:
+            loop.remove_reader(inotify.fileno())
