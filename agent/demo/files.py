@@ -12,6 +12,7 @@ their modes nor anybody else's view of them change.
 import ctypes
 import importlib.util
 import os
+import re
 import shutil
 import stat
 import sys
@@ -36,13 +37,21 @@ def new_directory() -> Path:
 
 
 def abandoned() -> list[Path]:
-    """Return the directories of runs whose process is gone."""
+    """Return the directories of runs whose process is gone: named by us, and owned by us."""
     found = []
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*-*"):
-        pid, started = path.name.removeprefix(PREFIX).split("-")[:2]
-        if started != _started(pid):
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        name = re.fullmatch(rf"{PREFIX}(\d+)-(\d+)-\w{{8}}", path.name)
+        if name and _is_own_directory(path) and name[2] != _started(name[1]):
             found.append(path)
     return found
+
+
+def _is_own_directory(path: Path) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _started(pid: int | str) -> str:

@@ -191,7 +191,9 @@ def test_envoy_reads_its_bootstrap_through_the_gate(tmp_path: Path) -> None:
 def test_an_envoy_at_a_gate_that_is_given_up_ends_with_an_error(tmp_path: Path) -> None:
     gate = make_gate(str(tmp_path / "envoy-rev.json"), "{}")
     child = subprocess.Popen(
-        [ENVOY, "-l", "off", "-c", gate.path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [ENVOY, "--disable-hot-restart", "-l", "off", "-c", gate.path],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
         while not gate.open():

@@ -127,7 +127,7 @@ async def running_envoy(
     with log:
         process = await asyncio.create_subprocess_exec(
             *wrapper,
-            *(BINARY, "-c", file, "--concurrency", "1", "--use-dynamic-base-id", "-l", "warning"),
+            *(BINARY, "-c", file, "--concurrency", "1", "--disable-hot-restart", "-l", "warning"),
             *("--drain-strategy", "immediate"),
             stdout=log,
             stderr=log,

@@ -44,6 +44,13 @@ class Namespace:
         assert not check or done.returncode == 0, (argv, done.stdout, done.stderr)
         return done
 
+    def policies(self) -> list[tuple[int, int]]:
+        """Return mark and table of each policy rule that has a mark, of both families."""
+        with IPRoute(netns=self.name) as kernel:
+            found = [rule for family in (2, 10) for rule in kernel.get_rules(family=family)]
+        marked = [(rule.get_attr("FRA_FWMARK"), rule.get_attr("FRA_TABLE")) for rule in found]
+        return [(mark, table) for mark, table in marked if mark]
+
     def python(self, code: str) -> str:
         """Run Python code inside; return what it prints."""
         return self.run(sys.executable, "-c", code).stdout

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from pyroute2 import IPRoute
@@ -63,6 +64,10 @@ def linked_pod() -> Iterator[Pod]:
         yield Pod(inside, node)
 
 
+#: Of the system: a clone may lie where only root can look.
+PYTHON = str(Path(sys.executable).resolve())
+
+
 def become(uid: int, gid: int) -> tuple[str, ...]:
     """Return what a command is put behind to run as another user."""
     return (SETPRIV, f"--reuid={uid}", f"--regid={gid}", "--clear-groups")
@@ -73,7 +78,15 @@ def running(
     where: Namespace, code: str, *argv: str, wrapper: tuple[str, ...] = ()
 ) -> Iterator[None]:
     """Run Python code that prints 'ready' and ends with its standard input."""
-    command = [NSENTER, f"--net={where.path}", *wrapper, sys.executable, "-c", code, *argv]
+    command = [
+        NSENTER,
+        f"--net={where.path}",
+        *wrapper,
+        PYTHON if wrapper else sys.executable,
+        "-c",
+        code,
+        *argv,
+    ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         assert program.stdout
         assert program.stdout.readline() == b"ready\n"
@@ -90,5 +103,5 @@ def ask(
     source: str = "-",
 ) -> str:
     """Return what a connection is told; the target is 'host port', the user from `become`."""
-    argv = (sys.executable, "-c", ASK, protocol, *target.split(), source)
+    argv = (PYTHON, "-c", ASK, protocol, *target.split(), source)
     return where.run(*argv, wrapper=user).stdout.strip()

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -168,3 +169,16 @@ def test_what_a_killed_demo_left_is_found_and_removed() -> None:
 
         assert survivor.wait() == -9
     assert not directory.exists()
+
+
+@pytest.mark.parametrize("name", ["mesh-agent-my-backup-2026", "mesh-agent-1-2-abcdefgh"])
+def test_a_directory_that_is_not_ours_is_left_alone(name: str) -> None:
+    directory = Path(tempfile.gettempdir()) / name
+    directory.mkdir()
+    try:
+        if name.endswith("abcdefgh"):
+            os.chown(directory, 1337, 1337)  # named like one of ours, by somebody else
+
+        assert directory not in files.abandoned()
+    finally:
+        directory.rmdir()

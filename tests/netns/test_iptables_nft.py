@@ -107,11 +107,11 @@ def test_drift_is_named_and_put_right(inside: Namespace) -> None:
 
 def test_tables_that_are_not_needed_any_more_go(inside: Namespace) -> None:
     capture(inside, *RICH)
-    policies = inside.run("ip", "rule").stdout
+    policies = inside.policies()
     capture(inside, *NATIVE)
 
-    assert "fwmark" in policies
-    assert "fwmark" not in inside.run("ip", "rule").stdout
+    assert policies
+    assert inside.policies() == []
     assert native(inside).count("table") == 1
 
 
@@ -144,12 +144,11 @@ def test_tproxy_moves_with_its_routes(inside: Namespace, variant: str) -> None:
     capture(inside, *NATIVE, *tproxy, "-t", "7", "-r", "107")
 
     capture(inside, *BOTH, *tproxy, f"--force-iptables-binary={variant}")
-    moved = inside.run("ip", "rule").stdout
+    moved = inside.policies()
     capture(inside, *NATIVE)
 
-    assert "fwmark 0x539 lookup 133" in moved
-    assert "0x7" not in moved
-    assert "fwmark" not in inside.run("ip", "rule").stdout
+    assert set(moved) == {(1337, 133)}
+    assert inside.policies() == []
     assert of_iptables(inside) == []
 
 
@@ -165,6 +164,29 @@ def test_a_cleanup_removes_what_either_backend_has(inside: Namespace) -> None:
 
 def plan_of_both() -> tuple[Table, ...]:
     return planned(*INJECTED, ipv6=True)
+
+
+def test_what_a_killed_move_left_is_completed(inside: Namespace) -> None:
+    capture(inside, *BOTH)
+    inside.run("nft", "-f", "-", text=transaction(plan_of_both()))
+    before = native(inside)
+
+    done = capture(inside, *NATIVE)
+
+    assert "nftables rules of ours are as asked for" in done.stdout
+    assert of_iptables(inside) == []
+    assert native(inside) == before
+
+
+def test_tables_of_others_stay_as_they_are(inside: Namespace) -> None:
+    foreign = "table inet others {\n\tchain istio-output {\n\t\tcounter drop\n\t}\n}\n"
+    inside.run("nft", "-f", "-", text=foreign)
+
+    capture(inside, *NATIVE)
+    capture(inside, *RICH)
+    capture(inside, *NATIVE, "--cleanup-only")
+
+    assert inside.run("nft", "-s", "list", "ruleset").stdout == foreign
 
 
 def test_a_dry_run_prints_the_transaction_with_reasons_and_runs_nothing(

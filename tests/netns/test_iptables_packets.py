@@ -9,6 +9,7 @@ import pytest
 from pyroute2 import IPRoute
 
 from tests.netns.namespaces import NSENTER, Namespace, namespace
+from tests.netns.pods import PYTHON
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -82,7 +83,7 @@ def become(user: str) -> tuple[str, ...]:
 @contextmanager
 def serving(pod: Namespace) -> Iterator[None]:
     """Let every listener run as the proxy's user while the block runs."""
-    argv = [NSENTER, f"--net={pod.path}", *become(PROXY), sys.executable, "-c", SERVE]
+    argv = [NSENTER, f"--net={pod.path}", *become(PROXY), PYTHON, "-c", SERVE]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdout
         assert server.stdout.readline() == b"ready\n"
@@ -92,7 +93,7 @@ def serving(pod: Namespace) -> Iterator[None]:
 
 def ask(pod: Namespace, user: str, protocol: str, target: str, source: str = "-") -> str:
     """Return which port was reached; the target is 'host port'."""
-    argv = (sys.executable, "-c", ASK, protocol, *target.split(), source)
+    argv = (PYTHON, "-c", ASK, protocol, *target.split(), source)
     return pod.run(*argv, wrapper=become(user)).stdout.strip()
 
 

@@ -5,9 +5,11 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from iptables.lock.client import NAME
 from tests.netns.namespaces import NSENTER, ROOT, Namespace, namespace
 from tests.netns.pods import become, running
 from tests.waiting import block_until
@@ -24,6 +26,15 @@ import sys
 from iptables.lock import client
 from iptables.log import Log
 with client.held(Log()):
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+#: The same by a user who may not be able to read this clone.
+STRANGER: Final = f"""
+import socket, sys
+with socket.socket(socket.AF_UNIX) as lock:
+    lock.bind({NAME!r})
+    lock.listen()
     print("ready", flush=True)
     sys.stdin.read()
 """
@@ -67,9 +78,11 @@ def dump(inside: Namespace) -> Mapping[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize("variant", ["nft", "legacy"])
-def test_runs_at_the_same_time_all_succeed_with_one_result(inside: Namespace, variant: str) -> None:
-    argv = (*CAPTURE, f"--force-iptables-binary={variant}")
+@pytest.mark.parametrize(
+    "backend", ["--force-iptables-binary=nft", "--force-iptables-binary=legacy"]
+)
+def test_runs_at_the_same_time_all_succeed_with_one_result(inside: Namespace, backend: str) -> None:
+    argv = (*CAPTURE, backend)
     runs = [start(inside, *argv) for _ in range(4)]
 
     logs = [run.communicate()[0] for run in runs]
@@ -94,6 +107,33 @@ def test_applying_and_cleaning_up_at_the_same_time_end_with_all_or_nothing(
     assert bool(left["iptables-nft"]) == bool(left["ip6tables-nft"])
 
 
+def test_runs_on_native_nftables_at_the_same_time_succeed_too(inside: Namespace) -> None:
+    runs = [start(inside, *CAPTURE, "--native-nftables") for _ in range(4)]
+
+    logs = [run.communicate()[0] for run in runs]
+
+    assert [run.returncode for run in runs] == [0] * 4, logs
+    assert sum("new are needed" in log for log in logs) == 1
+
+
+#: Takes the name of the lock, and does nothing with it.
+SQUAT = """
+import socket, sys
+from iptables.lock import client
+squatter = socket.socket(socket.AF_UNIX)
+squatter.bind(client.NAME)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_name_that_is_taken_without_use_is_given_up_on(inside: Namespace) -> None:
+    with running(inside, SQUAT):
+        printed = inside.run(sys.executable, "-c", WAIT).stdout
+
+    assert printed.endswith("does not end: a process that does not listen\n")
+
+
 def test_a_run_that_does_not_end_is_named(inside: Namespace) -> None:
     with running(inside, HOLD):
         printed = inside.run(sys.executable, "-c", WAIT).stdout
@@ -104,7 +144,7 @@ def test_a_run_that_does_not_end_is_named(inside: Namespace) -> None:
 
 
 def test_a_lock_held_by_a_user_without_rights_holds_nobody_up(inside: Namespace) -> None:
-    with running(inside, HOLD, wrapper=become(5000, 5000)):
+    with running(inside, STRANGER, wrapper=become(5000, 5000)):
         log = start(inside, *CAPTURE).communicate()[0]
 
     assert "of user 5000: ignored" in log
