@@ -4,11 +4,14 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11 /usr/bin/python3.12 /usr/bi
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: demo test fuzz check bench clean system
+.PHONY: demo root test fuzz check bench clean system
 
 # Not the script `agent`: its first line cannot hold a path with a space.
-demo: .venv/ready system
+demo: root .venv/ready system
 	@$(BIN)/python -m agent demo $(DEMO_ARGS)
+
+root:
+	@[ "$$(id -u)" = 0 ] || { echo "make demo needs root: it makes network namespaces, sets packet filter rules in them and runs a pod there; run 'sudo make demo'"; exit 1; }
 
 test: .venv/ready .venv/libiptc system
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -49,7 +52,8 @@ system:
 	@echo "creating .venv with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv .venv
 	@echo "installing Python packages (about 60 MB, some 20 seconds)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt -e '.[dev]'
+	@set -o pipefail; PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
+	  -e '.[dev]' | grep --line-buffered -oE '^(Collecting [A-Za-z0-9_.-]+|Installing|Successfully installed)' | sed -u 's/^/  /'
 	@$(BIN)/python -m compileall -q agent bootstrap iptables
 	@touch $@
 
