@@ -23,6 +23,7 @@ NAME: Final = b"\0mesh-agent/istio-iptables"
 WAIT_SECONDS: Final = 30.0
 WAITERS: Final = 64
 PEER: Final = struct.Struct("=iII")  # struct ucred: pid, uid, gid
+STUCK: Final = "another run changes the rules of this network namespace and does not end: {}"
 #: What the legacy tools lock, unless told otherwise.
 XTABLES_LOCK: Final = "/run/xtables.lock"
 
@@ -39,7 +40,7 @@ def held(log: Log, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
     """
     deadline = time.monotonic() + wait_seconds
     while True:
-        lock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        lock = _open()
         try:
             lock.bind(NAME)
             lock.listen(WAITERS)
@@ -60,8 +61,8 @@ def held(log: Log, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
 
 def _wait(deadline: float, log: Log) -> bool:
     """Wait for the holder's end; return whether the lock is then to be tried for again."""
-    peer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    who = "a process"
+    peer = _open()
+    who = "a process that does not listen"
     try:
         peer.settimeout(max(deadline - time.monotonic(), 0.001))
         peer.connect(NAME)
@@ -74,14 +75,21 @@ def _wait(deadline: float, log: Log) -> bool:
         log.write("info", f"waiting for {who} to end its changes")
         peer.recv(1)
     except TimeoutError as error:
-        raise SystemRefusedError(
-            f"another run changes the rules of this network namespace and does not end: {who}"
-        ) from error
-    except OSError:  # it has ended, or is about to listen
+        raise SystemRefusedError(STUCK.format(who)) from error
+    except OSError as error:  # it has ended, or is about to listen
+        if time.monotonic() > deadline:
+            raise SystemRefusedError(STUCK.format(who)) from error
         time.sleep(0.001)
     finally:
         peer.close()
     return True
+
+
+def _open() -> "_socket.socket":
+    try:
+        return _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    except OSError as error:
+        raise SystemRefusedError(f"taking the lock: {error.strerror}") from error
 
 
 def xtables_holder() -> str:

@@ -101,6 +101,16 @@ def test_where_there_are_no_programs_it_is_used_by_itself(
     )
 
 
+def test_without_the_library_it_is_said_what_to_install(inside: Namespace, tmp_path: Path) -> None:
+    (tmp_path / "iptc.py").write_text("raise ImportError('not here')\n")
+
+    log = capture(inside, *USUAL, status=1, PATH=str(tmp_path), PYTHONPATH=str(tmp_path))
+
+    assert "iptables-legacy-save: not found in PATH" in log
+    assert "libiptc: python-iptables (mesh-agent[libiptc]) cannot be used: not here" in log
+    assert dump(inside) == []
+
+
 def test_what_the_programs_installed_is_known_and_replaced(inside: Namespace) -> None:
     inside.run(sys.executable, "-m", "iptables", *USUAL, "--force-iptables-binary=legacy")
 

@@ -14,6 +14,7 @@ from iptables.installed import (
     creation,
     differences,
     has_rules,
+    is_unfinished,
     parse_saved,
     put_back,
     removal,
@@ -87,6 +88,15 @@ def test_drift_is_named(old: str, new: str, named: str) -> None:
     (line,) = changed(old, new)
 
     assert line.startswith(named)
+
+
+def test_missing_tables_are_what_a_killed_run_leaves() -> None:
+    larger = plan(BASE._replace(drop_invalid=True), 4)
+    changed_rules = own(SAVED.replace("--to-ports 15001", "--to-ports 15002"))
+
+    assert is_unfinished(larger, own(planned=larger))
+    assert not is_unfinished(larger, changed_rules)
+    assert not is_unfinished((), own())
 
 
 def test_foreign_rules_and_chains_are_no_drift() -> None:

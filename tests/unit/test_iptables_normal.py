@@ -2,7 +2,7 @@
 
 import pytest
 
-from iptables.normal import Clause, normal_form, shape, target, words
+from iptables.normal import Clause, mark_of, normal_form, shape, target, words
 
 SAME = [
     ("-p tcp --dport 80 -j RETURN", "-p tcp -m tcp --dport 80 -j RETURN"),
@@ -85,3 +85,9 @@ def test_quoted_words_hold_blanks() -> None:
 )  # fmt: skip
 def test_a_rule_leads_to_its_target(spec: str, expected: str) -> None:
     assert target(spec) == expected
+
+
+def test_the_mark_that_a_tproxy_rule_gives_is_found() -> None:
+    assert mark_of("-p tcp -j TPROXY --on-port 15006 --tproxy-mark 0x539/0xffffffff") == 1337
+    assert mark_of("-p tcp -j TPROXY --tproxy-mark 1337") == 1337
+    assert mark_of("-j MARK --set-xmark 0x539/0xffffffff") is None
