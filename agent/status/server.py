@@ -3,11 +3,12 @@
 Source: status-lifecycle.md sections 3 and 6.
 """
 
+import asyncio
 import json
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from agent.http.client import HttpError, fetch
@@ -172,7 +173,7 @@ class StatusServer:
             case Endpoint.QUIT:
                 return Reply(OK, b"OK", TEXT, then=self._hooks.quit)
             case Endpoint.DOCUMENT | Endpoint.PROFILE:
-                return self._debug(endpoint, path.removeprefix("/debug/"))
+                return await self._debug(endpoint, path.removeprefix("/debug/"))
 
     async def _ready(self) -> Reply:
         reason = await self._readiness.check()
@@ -193,14 +194,19 @@ class StatusServer:
         result = await self._prober.run(path, probe, request)
         return Reply(result.status, result.body, TEXT if result.body else ())
 
-    def _debug(self, endpoint: Endpoint, name: str) -> Reply:
-        """Return what a part of the agent says of itself; 404 where there is no such part."""
+    async def _debug(self, endpoint: Endpoint, name: str) -> Reply:
+        """Return what a part of the agent says of itself; 404 where there is nothing yet."""
         if endpoint is Endpoint.PROFILE:
             return _profile(name.removeprefix("pprof/"))
         document = self._hooks.documents.get(name)
-        if document is None:
+        found = document() if document else None
+        if isinstance(found, Awaitable):
+            found = await found
+        if found is None:
             return Reply(404, b"{}", JSON)
-        return Reply(OK, json.dumps(document(), indent=2).encode() + b"\n", JSON)
+        # Beside the loop: the names of a large mesh take seconds.
+        text = await asyncio.to_thread(json.dumps, found, indent=2)
+        return Reply(OK, text.encode() + b"\n", JSON)
 
     async def _scrape(self, request: Request) -> Reply:
         from agent.status.merge.client import Scraper  # noqa: PLC0415 -- by the first scrape

@@ -350,3 +350,21 @@ async def test_a_part_of_the_agent_shows_this_pod_what_it_says_of_itself() -> No
     assert (shown.status, json.loads(shown.body)) == (200, {"state": "running"})
     assert shown.header("content-type") == "application/json"
     assert (missing.status, missing.body) == (404, b"{}")
+
+
+async def test_a_part_may_take_its_time_or_have_nothing_to_show_yet() -> None:
+    """Source: status-lifecycle.md section 3.8."""
+
+    async def table() -> object:
+        await asyncio.sleep(0)
+        return shown.pop()
+
+    shown: list[object] = [{"table": {}}, None]
+    agent = Agent()
+    agent.documents["ndsz"] = table
+    async with status_server(agent=agent) as status:
+        missing = await status.ask("/debug/ndsz")
+        found = await status.ask("/debug/ndsz")
+
+    assert (missing.status, missing.body) == (404, b"{}")
+    assert (found.status, json.loads(found.body)) == (200, {"table": {}})
