@@ -49,9 +49,9 @@ class Proxy:
         """Return why the pod must not get traffic yet; none if it may."""
         return NOT_READY if self._names is None and not self._waived else None
 
-    def document(self) -> object | None:
+    async def document(self) -> object | None:
         """Return the table as JSON; none if there is no table yet."""
-        return None if self._names is None else self._names.document()
+        return None if self._names is None else await asyncio.to_thread(self._names.document)
 
     def warm_up(self) -> None:
         """Load what the first query needs, beside everything else."""

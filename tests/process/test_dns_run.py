@@ -81,12 +81,12 @@ async def test_what_is_no_table_changes_nothing(table: bytes) -> None:
 
 async def test_the_pod_is_ready_once_there_is_a_table() -> None:
     async with dns_proxy(table=None) as client:
-        before = client.proxy.problem(), client.proxy.document()
+        before = client.proxy.problem(), await client.proxy.document()
         await client.proxy.replace(b"")
 
         assert before == (NOT_READY, None)
         assert client.proxy.problem() is None
-        assert client.proxy.document() == {"table": {}}
+        assert await client.proxy.document() == {"table": {}}
 
 
 async def test_without_a_control_plane_all_names_are_asked_upstream() -> None:
