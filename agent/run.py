@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent import log as log_output
 from agent.cloud.process import Detection
@@ -27,9 +27,13 @@ from agent.process import build
 from agent.settings import Settings
 from agent.status import run as status
 from agent.xds import run as xds
+from agent.xds.resources import NAME_TABLE
 from bootstrap.files import Gate, write_atomic
 from bootstrap.grpc import grpc_bootstrap
 from bootstrap.node import Node
+
+if TYPE_CHECKING:
+    from agent.dns.run import Proxy
 
 log = logging.getLogger(__name__)
 
@@ -123,30 +127,53 @@ async def _serve(
     settings = start.settings
     async with AsyncExitStack() as stack:
         details: list[Callable[[], str | None]] = []
+        documents: dict[str, Callable[[], object]] = {"drain": supervisor.document}
         grpc = GrpcBootstrap(settings.grpc.path)
+        checks = [supervisor.problem, *([grpc.problem] if settings.grpc.path else [])]
         hooks = status.Hooks(
             terminating=supervisor.terminating,
-            checks=(supervisor.problem, *([grpc.problem] if settings.grpc.path else [])),
+            checks=checks,
             details=details,
             drain=supervisor.drain,
             quit=supervisor.quit,
             starts=supervisor.starts,
-            documents={"drain": supervisor.document},
+            documents=documents,
         )
         if settings.status.port:
             await stack.enter_async_context(status.serving(settings.status, hooks, metrics))
-        relay = await stack.enter_async_context(xds.serving(settings.xds, count=metrics.count))
+        names = await _dns(settings, metrics, stack)
+        deliver: dict[str, xds.Consume] = {}
+        if names:
+            checks.append(names.problem)
+            documents["ndsz"] = names.document
+            deliver[NAME_TABLE] = names.replace
+        relay = await stack.enter_async_context(
+            xds.serving(
+                settings.xds, count=metrics.count, deliver=deliver, subscribe=tuple(deliver)
+            )
+        )
         details.append(relay.problem)
         mark("listening")
         node = await _located(start)
         if start.gate and start.envoy:
             await _open(start.gate, start.envoy)
             mark("gate")
+        if names:
+            names.warm_up()
         supervisor.started()
         _write_grpc_bootstrap(settings, node)
         gc.enable()
         gc.freeze()
         await asyncio.Event().wait()
+
+
+async def _dns(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> "Proxy | None":
+    """Return the DNS proxy, which listens; none where DNS is not captured."""
+    if not settings.dns.enabled:
+        return None
+    from agent.dns.run import serving  # noqa: PLC0415 - few pods need it
+
+    return await stack.enter_async_context(serving(settings.dns, metrics))
 
 
 async def _located(start: Start) -> Node:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from agent.cgroup import Limits, parse_memory, workers
 from agent.cloud.settings import CloudSettings, parse_cloud
+from agent.dns.settings import DnsSettings, parse_dns
 from agent.errors import SettingsError
 from agent.lifecycle.command_line import EnvoySettings, split_log_level
 from agent.lifecycle.drain import drain_target
@@ -86,6 +87,7 @@ class Settings(NamedTuple):
     own_listeners: tuple[int, ...]
     status: StatusSettings
     xds: XdsSettings
+    dns: DnsSettings
 
 
 def parse_settings(
@@ -178,6 +180,13 @@ def parse_settings(
             proxy_metadata=config.proxy_metadata,
             ipv4=4 in versions,  # noqa: PLR2004 - IPv4
             ipv6=6 in versions,  # noqa: PLR2004 - IPv6
+        ),
+        dns=parse_dns(
+            read,
+            is_sidecar=proxy_type == SIDECAR,
+            is_root=world.is_root,
+            is_local=bool(environ.get("AGENT_LOCAL_XDS")),
+            domain=flags.text("domain"),
         ),
     )
     if read.errors:

@@ -19,5 +19,5 @@ class Hooks(NamedTuple):
     quit: Callable[[], None]
     #: How many Envoys were started: what was true of one is not of the next.
     starts: Callable[[], int] = lambda: 1
-    #: What /debug/NAME shows this pod, as JSON; may be awaitable. None: there is nothing to show yet.
+    #: What /debug/NAME shows this pod, as JSON; it may be awaitable. None: nothing to show yet.
     documents: Mapping[str, Callable[[], object]] = {}
