@@ -23,6 +23,7 @@ COMMANDS = {
         ("--cleanup-only",),
         "take traffic capture away; the same as istio-iptables --cleanup-only",
     ),
+    "dns": ("agent.dns.cli", "main", (), "look a name up as the pod does, and say why so"),
     "demo": ("agent.demo.cli", "main", (), "show a captured pod in throw-away namespaces"),
     "version": ("agent.cli", "version", (), "print build information"),
     "help": ("agent.cli", "help_command", (), "print help on a command"),
