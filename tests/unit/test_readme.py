@@ -69,4 +69,16 @@ def test_the_demo_shown_is_the_demo_run() -> None:
     shown = section("Two commands")
 
     steps = (*START_UP, *traffic(("IPv4", "IPv6")), *termination())
-    assert [step.name for step in steps if step.name not in shown] == []
+    expected = [rf"^{re.escape(step.name)} +{re.escape(step.expected)} " for step in steps]
+    assert [line for line in expected if not re.search(line, shown, re.MULTILINE)] == []
+
+
+def test_every_package_is_in_the_tree() -> None:
+    shown = section("The tree")
+    packages = [path.parent for path in (ROOT / "agent").glob("*/__init__.py")]
+
+    assert [path.name for path in packages if f"{path.name}/" not in shown] == []
+
+
+def test_nothing_is_left_to_fill_in() -> None:
+    assert re.findall(r"@[A-Z]+@", README) == []
