@@ -15,7 +15,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final, NamedTuple, cast
 
 from agent.errors import SystemRefusedError
@@ -370,7 +370,7 @@ class _Connection(asyncio.Protocol):
 
     async def _linger(self) -> None:
         """Take in what the client still sends, so that it sees the refusal before a reset."""
-        if self._transport.can_write_eof():
+        with suppress(OSError):  # its reset may have come before the loop looks
             self._transport.write_eof()
         if not self._at_end:
             self._arrival = arrival = asyncio.get_running_loop().create_future()

@@ -160,6 +160,27 @@ async def test_a_handler_that_fails_is_a_500_and_the_server_lives(
     assert "broken handler" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "wire",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+    ids=["a TLS hello", "no HTTP", "no Host"],
+)
+async def test_a_client_that_leaves_without_its_refusal_is_not_worth_a_line(
+    wire: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening(echo, port=0, name="s") as port:
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(wire)
+        assert (await fetch("GET", "127.0.0.1", port, "/", timeout_seconds=5)).status == 200
+
+    assert caplog.text == ""
+
+
 async def test_a_streamed_reply_waits_for_its_reader_and_is_closed_when_it_leaves() -> None:
     made = 0
     closed = asyncio.Event()
