@@ -70,6 +70,11 @@ async def refusing(asked: Asked) -> Sequence[bytes]:
     return [reply_to(asked.wire, rcode=dns.rcode.REFUSED).to_wire()]
 
 
+async def many(asked: Asked) -> Sequence[bytes]:
+    """Return 400 addresses, whatever the client takes."""
+    return [known(asked, *(f"60 A 10.0.{n // 256}.{n % 256}" for n in range(400)))]
+
+
 class Resolver(asyncio.DatagramProtocol):
     """A resolver; `asked` has what it was asked."""
 

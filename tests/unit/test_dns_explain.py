@@ -2,9 +2,48 @@
 
 import dns.edns
 import dns.message
+import pytest
 
-from agent.dns.messages.explain import annotated, as_sent
+from agent.dns.messages.explain import annotated, as_sent, explanation, make_query
+from agent.dns.messages.query import Query, read_query
 from tests.fakes.dns_messages import EXPLAINED, query, reasons, reply_to
+
+
+def test_a_query_asks_for_its_explanation() -> None:
+    asked = read_query(make_query("a.B", "https").to_wire())
+
+    assert isinstance(asked, Query)
+    assert (asked.about, asked.explain, asked.payload) == ("a.b HTTPS", True, 4096)
+
+
+@pytest.mark.parametrize(("name", "rdtype"), [("a", "NOTYPE"), ("a..b", "A"), ("x" * 64, "A")])
+def test_what_cannot_be_asked_is_refused(name: str, rdtype: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' '{rdtype}': "):
+        make_query(name, rdtype)
+
+
+def test_a_reply_is_told_to_people() -> None:
+    reply = reply_to(query("a", use_edns=0).wire, "60 CNAME b.", "5 A 1.2.3.4")
+    message = dns.message.from_wire(annotated(reply.to_wire(), ["one", "two"]))
+
+    assert explanation(message) == [
+        "a. A: NOERROR, 2 records",
+        "  a. 60 IN CNAME b.",
+        "  a. 5 IN A 1.2.3.4",
+        "why",
+        "  one",
+        "  two",
+    ]
+
+
+def test_a_reply_without_a_reason_says_so() -> None:
+    message = reply_to(query("a").wire, rcode=3)
+
+    assert explanation(message) == [
+        "a. A: NXDOMAIN, 0 records",
+        "why",
+        "  none given: whoever answered is not this agent's DNS proxy",
+    ]
 
 
 def test_our_option_is_not_sent_upstream() -> None:
