@@ -134,6 +134,17 @@ def _head(first: str, headers: Iterable[tuple[str, str]]) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
+def refusal(status: int) -> tuple[Headers, bytes]:
+    """Return headers and body of an answer of our own that ends the connection."""
+    body = f"{status} {REASONS[status]}\n".encode()
+    headers = (
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("Content-Length", str(len(body))),
+        ("Connection", "close"),
+    )
+    return headers, body
+
+
 class Framing(NamedTuple):
     """How a reply is put on the wire."""
 

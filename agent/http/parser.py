@@ -28,10 +28,10 @@ RESPONSE_HEAD_BYTES: Final = 128 * 1024
 class Limits(NamedTuple):
     """What one request may measure, to the nearest slice."""
 
-    head_bytes: int = 64 * 1024
+    head_bytes: int = 32 * 1024
     header_count: int = 200
     #: Of the body as sent, framing and trailers included.
-    body_bytes: int = 64 * 1024
+    body_bytes: int = 16 * 1024
 
 
 class Refusal(NamedTuple):

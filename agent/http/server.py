@@ -5,6 +5,9 @@ requests are answered in order. What arrives meanwhile is held unparsed, so the 
 connection is noticed while a handler works, and a client cannot queue more than a few requests.
 The write buffer's limit is zero: a piece of a reply is made when the kernel took the one before.
 
+What one connection may hold, times how many there may be, is what all clients together can make
+this process grow by: 512 of 64 KiB. A newcomer takes the place of another one (crowd.py).
+
 Source: performance.md, decision 7; status-lifecycle.md sections 3.1 and 3.3.
 """
 
@@ -20,7 +23,8 @@ from typing import Final, NamedTuple, cast
 
 from agent.errors import SystemRefusedError
 from agent.http import parser
-from agent.http.message import REASONS, Headers, Reply, Request, frame, render_head
+from agent.http.crowd import BUSY, STALLED, WAITING, Crowd
+from agent.http.message import Headers, Reply, Request, frame, refusal, render_head
 from agent.http.parser import Refusal, RequestParser
 
 log = logging.getLogger(__name__)
@@ -28,7 +32,15 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Request], Awaitable[Reply]]
 
 #: Held of what arrives while a request is answered; beyond it the client is made to wait.
-HELD_BYTES: Final = 64 * 1024
+HELD_BYTES: Final = 16 * 1024
+#: Read at once; asyncio's own 256 KiB would be held by every client that sends ahead.
+READ_BYTES: Final = 16 * 1024
+#: Written at once.
+WRITE_BYTES: Final = 64 * 1024
+#: In one turn of the loop. As many as there may be would push out each other, unheard.
+ACCEPTED_AT_ONCE: Final = 64
+#: Connections that the kernel keeps for us.
+BACKLOG: Final = 511
 #: An answer to a client that closed its side may take this long; it may be gone altogether.
 HALF_CLOSED_SECONDS: Final = 10.0
 #: How long to take in what a refused client still sends; a reset could overtake the refusal.
@@ -39,11 +51,11 @@ class Limits(NamedTuple):
     """What clients may cost."""
 
     request: parser.Limits = parser.Limits()
-    connections: int = 1024
+    connections: int = 512
     #: From a request's first byte, or the connection's start, to the request's last byte.
     read_seconds: float = 15.0
-    #: Without the client taking anything of a reply.
-    stall_seconds: float = 60.0
+    #: Given to a client to take WRITE_BYTES of a reply.
+    stall_seconds: float = 15.0
     #: Given to replies that are under way when the server closes.
     close_seconds: float = 1.0
 
@@ -78,7 +90,10 @@ async def listening(
     await tasks.__aenter__()
     state = _Server(handle, tasks, common, limits)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(state), sock=sock, backlog=511)
+    server = await loop.create_server(
+        lambda: _Connection(state), sock=sock, backlog=ACCEPTED_AT_ONCE
+    )
+    sock.listen(BACKLOG)  # the kernel was told the same number
     try:
         yield sock.getsockname()[1]
     finally:
@@ -130,27 +145,23 @@ class _Server:
         self.tasks = tasks
         self.limits = limits
         self.is_closing = False
-        self.connections: set[_Connection] = set()
-        #: Those without a complete request, the longest waiting first.
-        self.waiting: dict[_Connection, None] = {}
+        self.crowd: Crowd[_Connection] = Crowd()
+        #: What was just received, copied before the next one is.
+        self.received = memoryview(bytearray(READ_BYTES))
         self._common = common
         self._all_gone = asyncio.Event()
         self._date = (0, "")
 
-    def add(self, connection: "_Connection") -> bool:
-        """Admit a connection, if need be in place of the one that waits longest."""
-        if len(self.connections) >= self.limits.connections:
-            if not self.waiting:
-                return False
-            next(iter(self.waiting)).drop()
-        self.connections.add(connection)
-        return True
+    def add(self, connection: "_Connection") -> None:
+        """Admit a connection, if need be in place of another one."""
+        if len(self.crowd) >= self.limits.connections:
+            self.crowd.first_to_go().drop()
+        self.crowd.put(connection, WAITING)
 
     def remove(self, connection: "_Connection") -> None:
         """Forget a connection."""
-        self.waiting.pop(connection, None)
-        self.connections.discard(connection)
-        if self.is_closing and not self.connections:
+        self.crowd.remove(connection)
+        if self.is_closing and not self.crowd:
             self._all_gone.set()
 
     def head(self, status: int, headers: Headers) -> bytes:
@@ -164,23 +175,19 @@ class _Server:
     async def close(self) -> None:
         """End all connections; replies under way get a moment."""
         self.is_closing = True
-        for connection in list(self.waiting):
+        for connection in self.crowd.members(WAITING):
             connection.drop()
         try:
             async with asyncio.timeout(self.limits.close_seconds):
-                await self._until_gone()
+                if self.crowd:
+                    await self._all_gone.wait()
         except TimeoutError:
-            log.warning("cut off replies=%d", len(self.connections))
-            for connection in list(self.connections):
+            log.warning("cut off replies=%d", len(self.crowd))
+            for connection in self.crowd.members():
                 connection.drop()
-            await self._until_gone()  # within the loop's next turn
-
-    async def _until_gone(self) -> None:
-        if self.connections:
-            await self._all_gone.wait()
 
 
-class _Connection(asyncio.Protocol):
+class _Connection(asyncio.BufferedProtocol):
     """One client: its requests are answered one after the other."""
 
     def __init__(self, server: _Server) -> None:
@@ -196,7 +203,7 @@ class _Connection(asyncio.Protocol):
     # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the task that answers, or refuse if there are too many."""
+        """Start the task that answers."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=0)
         sock = self._transport.get_extra_info("socket")
@@ -205,16 +212,18 @@ class _Connection(asyncio.Protocol):
         self._parser = RequestParser(self._server.limits.request, self._peer)
         if self._server.is_closing:
             self._transport.abort()
-        elif self._server.add(self):
-            self._task = self._server.tasks.create_task(self._serve())
-            self._start_timer(self._server.limits.read_seconds, self._expire)
-        else:
-            self._transport.write(self._refusal(503))
-            self._transport.close()
+            return
+        self._server.add(self)
+        self._task = self._server.tasks.create_task(self._serve())
+        self._start_timer(self._server.limits.read_seconds, self._expire)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- a callback
+        """Return where to put what arrives."""
+        return self._server.received
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Take what arrives; it is parsed when no request is being answered."""
-        self._parser.feed(data)
+        self._parser.feed(bytes(self._server.received[:nbytes]))
         if self._arrival:
             self._look()
         elif len(self._parser.held) > HELD_BYTES:
@@ -248,7 +257,7 @@ class _Connection(asyncio.Protocol):
 
     def drop(self) -> None:
         """Close at once; what was not written is lost."""
-        self._server.waiting.pop(self, None)
+        self._server.remove(self)
         self._transport.abort()
 
     # Waiting for a request.
@@ -259,7 +268,7 @@ class _Connection(asyncio.Protocol):
             asyncio.get_running_loop().create_future()
         )
         self._arrival = arrival
-        self._server.waiting[self] = None
+        self._server.crowd.put(self, WAITING)
         self._look()
         if self._at_end or self._parser.is_over or self._server.is_closing:
             self._wake(None)
@@ -284,7 +293,7 @@ class _Connection(asyncio.Protocol):
         if self._arrival is None:
             return
         self._stop_timer()
-        self._server.waiting.pop(self, None)
+        self._server.crowd.put(self, BUSY)
         if not self._arrival.done():
             self._arrival.set_result(request)
         self._arrival = None
@@ -360,28 +369,31 @@ class _Connection(asyncio.Protocol):
     async def _write(self, data: bytes) -> None:
         """Write, and return when the kernel has all of it."""
         self._head_sent = True
-        self._transport.write(data)
-        if self._written:
-            try:
-                async with asyncio.timeout(self._server.limits.stall_seconds):
-                    await self._written
-            except TimeoutError:
-                raise StalledError from None
+        view = memoryview(data)
+        for start in range(0, len(view), WRITE_BYTES):
+            self._transport.write(view[start : start + WRITE_BYTES])
+            if self._written:
+                await self._until_written(self._written)
+
+    async def _until_written(self, written: asyncio.Future[None]) -> None:
+        self._server.crowd.put(self, STALLED)
+        try:
+            async with asyncio.timeout(self._server.limits.stall_seconds):
+                await written
+        except TimeoutError:
+            raise StalledError from None
+        self._server.crowd.put(self, BUSY)
 
     async def _linger(self) -> None:
         """Take in what the client still sends, so that it sees the refusal before a reset."""
         with suppress(OSError):  # its reset may have come before the loop looks
             self._transport.write_eof()
         if not self._at_end:
+            self._server.crowd.put(self, WAITING)
             self._arrival = arrival = asyncio.get_running_loop().create_future()
             self._start_timer(LINGER_SECONDS, self.drop)
             await arrival
 
     def _refusal(self, status: int) -> bytes:
-        body = f"{status} {REASONS[status]}\n".encode()
-        headers = (
-            ("Content-Type", "text/plain; charset=utf-8"),
-            ("Content-Length", str(len(body))),
-            ("Connection", "close"),
-        )
+        headers, body = refusal(status)
         return self._server.head(status, headers) + body

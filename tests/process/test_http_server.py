@@ -2,8 +2,9 @@
 
 import asyncio
 import socket
+import tracemalloc
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 
@@ -261,24 +262,113 @@ async def test_a_connection_beyond_the_limit_takes_the_place_of_the_one_that_wai
     assert idle_end == b""
 
 
-async def test_a_connection_beyond_the_limit_is_refused_while_all_are_busy() -> None:
+async def test_clients_that_do_not_read_make_room_before_those_that_are_being_answered() -> None:
+    """Whoever fills all places and reads nothing keeps nobody out, nor is anybody else dropped."""
     entered, leave = asyncio.Event(), asyncio.Event()
 
     async def handle(request: Request) -> Reply:
-        entered.set()
-        await leave.wait()
+        if request.target == "/endless":
+            return Reply(200, endless())
+        if request.target == "/slow":
+            entered.set()
+            await leave.wait()
+        return await echo(request)
+
+    limits = Limits(connections=4)
+    async with (
+        listening(handle, port=0, name="s", limits=limits) as port,
+        asyncio.TaskGroup() as tasks,
+    ):
+        slow = tasks.create_task(fetch("GET", "127.0.0.1", port, "/slow", timeout_seconds=5))
+        await entered.wait()
+        deaf = [await stuck_client(port) for _ in range(limits.connections)]
+        answers = [
+            (await fetch("GET", "127.0.0.1", port, "/", timeout_seconds=5)).status for _ in range(9)
+        ]
+        leave.set()
+        for client in deaf:
+            client.close()
+
+    assert answers == [200] * 9
+    assert slow.result().status == 200
+
+
+async def endless() -> AsyncGenerator[bytes, None]:
+    while True:
+        yield b"x" * 65536
+
+
+async def stuck_client(port: int) -> socket.socket:
+    """Return a client whose answer has begun and goes on for ever, and who does not read it."""
+    loop = asyncio.get_running_loop()
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    client.setblocking(False)  # noqa: FBT003 -- the name says it
+    await loop.sock_connect(client, ("127.0.0.1", port))
+    await loop.sock_sendall(client, b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
+    await loop.sock_recv(client, 1)
+    return client
+
+
+async def test_where_all_are_busy_the_one_that_is_answered_longest_makes_room() -> None:
+    entered = asyncio.Event()
+
+    async def handle(request: Request) -> Reply:
+        if request.target == "/slow":
+            entered.set()
+            await asyncio.Event().wait()
         return await echo(request)
 
     async with (
         listening(handle, port=0, name="s", limits=Limits(connections=1)) as port,
         asyncio.TaskGroup() as tasks,
     ):
-        busy = tasks.create_task(fetch("GET", "127.0.0.1", port, "/", timeout_seconds=5))
+        slow = tasks.create_task(refused(port, "/slow"))
         await entered.wait()
-        refused = await fetch("GET", "127.0.0.1", port, "/", timeout_seconds=5)
+        answer = await fetch("GET", "127.0.0.1", port, "/", timeout_seconds=5)
+
+    assert answer.status == 200
+    assert "connection closed before an answer" in slow.result()
+
+
+async def test_clients_that_send_ahead_cost_little_each() -> None:
+    """Times the connections there may be, this is what a flood can make the agent grow by."""
+    clients, kib = 20, 1024
+    entered, leave = asyncio.Semaphore(0), asyncio.Event()
+
+    async def handle(request: Request) -> Reply:
+        entered.release()
+        await leave.wait()
+        return await echo(request)
+
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(listening(handle, port=0, name="s"))
+        senders = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            for _ in range(clients)
+        ]
+        for sender in senders:
+            sender.setblocking(False)  # noqa: FBT003 -- the name says it
+            sender.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await entered.acquire()
+        tracemalloc.start()
+        stack.callback(tracemalloc.stop)
+        await send_all_they_take(senders, b"x" * 1024 * kib)
+        held = tracemalloc.get_traced_memory()[0]
         leave.set()
 
-    assert (busy.result().status, refused.status) == (200, 503)
+    assert held < clients * 40 * kib
+
+
+async def send_all_they_take(senders: list[socket.socket], data: bytes) -> None:
+    taken = -1
+    while taken:
+        taken = 0
+        for sender in senders:
+            with suppress(BlockingIOError):
+                taken += sender.send(data)
+        for _ in range(100):  # turns of the loop, in which the server reads
+            await asyncio.sleep(0)
 
 
 async def test_a_request_that_does_not_end_is_refused_in_time() -> None:
@@ -372,9 +462,9 @@ async def test_a_reply_that_takes_too_long_is_cut_off_when_the_server_closes(
     assert "cut off replies=1" in caplog.text
 
 
-async def refused(port: int) -> str:
+async def refused(port: int, target: str = "/") -> str:
     try:
-        await fetch("GET", "127.0.0.1", port, "/", timeout_seconds=5)
+        await fetch("GET", "127.0.0.1", port, target, timeout_seconds=5)
     except HttpError as error:
         return error.reason
     raise AssertionError("answered")
