@@ -34,6 +34,7 @@ POD_LABELS = "./etc/istio/pod/labels"
 POD_ANNOTATIONS = "./etc/istio/pod/annotations"
 RESOLV_CONF = "/etc/resolv.conf"
 TRACE_VARIABLE = "AGENT_START_TRACE"
+ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
 
 def start(flags: Parsed, environ: Mapping[str, str]) -> int:
@@ -42,7 +43,7 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
     Raises:
         AgentError, BootstrapError: nothing was left running.
     """
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDINGS:
         signal.signal(number, _stop)
     mark = _tracer(environ)
     mark("interpreter")
@@ -56,6 +57,9 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
     check_ports(settings.ports, ipv6=settings.has_ipv6)
     gate = files.make_gate(settings.envoy.config_file, text, owner=owner) if text else None
     launch = Launch(settings, environ)
+    # What tells us to end waits from here on until somebody can obey it in good order: an
+    # exception in the middle of an import, or of gRPC's own code, is a crash.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     try:
         envoy = launch(notes.append) if settings.envoy_enabled else None
         mark("spawn")

@@ -12,6 +12,7 @@ Source: bootstrap.md sections 3.1, 4.4, 5.1 and 7; performance.md, recommended s
 import errno
 import os
 import stat
+from contextlib import suppress
 from typing import Final
 
 from bootstrap.errors import BootstrapError
@@ -53,7 +54,7 @@ class Gate:
             if owner:
                 os.chown(path, *owner)
         except OSError as error:
-            _unlink(self._plain)
+            _clear(self._plain)
             raise _refused(path, error) from error
 
     def replace(self, text: str) -> None:
@@ -111,10 +112,10 @@ class Gate:
         if _is_fifo(self.path):
             # Both ends in one hand never wait, and let go whoever waits in open().
             both_ends = os.open(self.path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            _unlink(self.path)
+            _clear(self.path)
             os.close(both_ends)
-        _unlink(self.path)
-        _unlink(self._plain)
+        _clear(self.path)
+        _clear(self._plain)
 
     def _close(self) -> None:
         if self._pipe >= 0:
@@ -145,7 +146,7 @@ def write_atomic(
         _write(temporary, text, mode=mode, owner=owner)
         os.replace(temporary, path)
     except OSError as error:
-        _unlink(temporary)
+        _clear(temporary)
         raise _refused(path, error) from error
 
 
@@ -230,6 +231,12 @@ def _unlink(path: str) -> None:
         os.unlink(path)
     except FileNotFoundError:
         return
+
+
+def _clear(path: str) -> None:
+    """Remove a file if that can be done; where it cannot, something worse is being reported."""
+    with suppress(OSError):
+        os.unlink(path)
 
 
 def _refused(path: str, error: OSError) -> BootstrapError:

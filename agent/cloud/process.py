@@ -42,13 +42,14 @@ class Detection:
         try:
             self._pid = os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-m", "agent.cloud", *words],
+                [sys.executable, "-P", "-m", "agent.cloud", *words],
                 environ,
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_DUP2, theirs, 1),
                 ],
                 setsigdef=[signal.SIGTERM, signal.SIGINT],
+                setsigmask=[],
                 scheduler=(os.SCHED_OTHER if self.is_certain else os.SCHED_IDLE, NO_PRIORITY),
             )
         except OSError:  # no cloud is found then; that must not keep a pod from starting
