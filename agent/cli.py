@@ -8,6 +8,7 @@ Imports stand in the functions: what a command does not need must not slow its s
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from iptables.flags import GLOBAL_FLAGS, Flag, Parsed, UsageError, parse_flags, render_help
@@ -48,8 +49,9 @@ def proxy(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _leave(code: int) -> NoReturn:
     """End the process at once: tearing gRPC and asyncio down takes 10 ms and frees nothing."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError):  # closed, or full: no reason to end otherwise
+            stream.flush()
     os._exit(code)
 
 

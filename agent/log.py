@@ -46,6 +46,7 @@ def set_up(settings: LogSettings) -> None:
         SettingsError: a target cannot be opened.
     """
     formatter = JsonFormatter(settings) if settings.as_json else ConsoleFormatter(settings)
+    logging.raiseExceptions = False  # a log that cannot be written is no reason for tracebacks
     root = logging.getLogger()
     root.handlers.clear()
     for target in settings.targets:

@@ -70,8 +70,8 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
         try:
             from agent.run import Start, run  # noqa: PLC0415
 
-            described = [*_described(flags, settings), *notes]
-            return run(Start(settings, node, envoy, gate, launch, detection), described, mark)
+            begun = Start(settings, node, envoy, gate, launch, detection)
+            return run(begun, _described(flags, settings), notes, mark)
         finally:
             detection.finish()
             launch.end()

@@ -61,17 +61,22 @@ class Start(NamedTuple):
     detection: Detection
 
 
-def run(start: Start, described: Sequence[str], mark: Callable[[str], None]) -> int:
+def run(
+    start: Start, described: Sequence[str], warnings: Sequence[str], mark: Callable[[str], None]
+) -> int:
     """Run the agent around an Envoy held at the gate; return the exit code.
 
     Args:
         start: what there is already.
         described: lines that begin the log.
+        warnings: what was found to be wrong before there was a log.
         mark: told of each phase of the start.
     """
     log_output.set_up(start.settings.log)
     for line in described:
         log.info("%s", line)
+    for line in warnings:
+        log.warning("%s", line)
     mark("imports")
     try:
         return asyncio.run(_run(start, mark))

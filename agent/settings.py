@@ -315,17 +315,22 @@ def _own_listeners(options: Options) -> tuple[int, ...]:
 def _ports(
     read: Reader, config: ProxyConfig, options: Options, *, is_sidecar: bool, has_envoy: bool
 ) -> dict[int, str]:
-    ports = {config.status_port: "the agent's status port"}
-    ports.pop(0, None)
-    if not has_envoy:
-        return ports
-    ports |= {
-        config.proxy_admin_port: "Envoy's admin port",
-        options.status_port: "Envoy's health listener",
-        options.prometheus_port: "Envoy's metrics listener",
-    }
+    uses = [(config.status_port, "the agent's status port")]
+    if has_envoy:
+        uses += [
+            (config.proxy_admin_port, "Envoy's admin port"),
+            (options.status_port, "Envoy's health listener"),
+            (options.prometheus_port, "Envoy's metrics listener"),
+            (options.secure_metrics_port, "Envoy's secure metrics listener"),
+            (options.secure_merged_metrics_port, "Envoy's secure merged metrics listener"),
+        ]
     mode = read.take("ISTIO_META_INTERCEPTION_MODE", parse_text, default="")
-    if is_sidecar and mode in CAPTURING:
-        ports |= {15001: "outbound capture", 15006: "inbound capture"}
-    ports.pop(0, None)
+    if is_sidecar and has_envoy and mode in CAPTURING:
+        uses += [(15001, "outbound capture"), (15006, "inbound capture")]
+    ports: dict[int, str] = {}
+    for port, use in uses:
+        if port and port in ports:
+            read.errors.append(f"port {port} is both {ports[port]} and {use}: change one of them")
+        ports[port] = use
+    ports.pop(0, None)  # that is, off
     return ports

@@ -237,6 +237,11 @@ class Supervisor:
             return Event.ENVOY_EXITED
         kills = self._around.oom_kills()
         log.error("Envoy died: %s", describe_death(self._status, kills - self._oom_kills))
+        if self._started_at is None:
+            log.error(
+                "it had not read its configuration: its own lines above say why, "
+                "else see whether the binary runs, with --version"
+            )
         self._oom_kills = kills
         lived = 0.0 if self._started_at is None else self._now() - self._started_at
         self._restarts, pause = next_restart(self._restarts, self._status, lived, self._around.rng)

@@ -216,3 +216,30 @@ def test_google_cloud_may_be_known_from_the_environment() -> None:
     assert settings.cloud.platforms == ()
     assert settings.node.platform["gcp_project"] == "shop"
     assert settings.node.platform_locality["zone"] == "europe-west1-c"
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        (
+            {"PROXY_CONFIG": '{"proxyAdminPort": 15001}'},
+            "port 15001 is both Envoy's admin port and outbound capture",
+        ),
+        (
+            {"ENVOY_PROMETHEUS_PORT": "15021"},
+            "port 15021 is both Envoy's health listener and Envoy's metrics listener",
+        ),
+        (
+            {"ENVOY_STATUS_PORT": "15020"},
+            "port 15020 is both the agent's status port and Envoy's health listener",
+        ),
+    ],
+)
+def test_two_of_our_own_ports_must_not_be_one(environ: dict[str, str], expected: str) -> None:
+    assert problems(**environ) == (f"{expected}: change one of them",)
+
+
+def test_ports_that_are_off_may_be_the_same() -> None:
+    settings, _ = parse(ENVOY_SECURE_METRICS_PORT="0", ENVOY_SECURE_MERGED_METRICS_PORT="0")
+
+    assert 0 not in settings.ports
