@@ -60,12 +60,25 @@ class CertificateAuthority:
     """Whoever signs this workload's certificates."""
 
     def __init__(
-        self, settings: AuthoritySettings, *, count: Count, rng: Callable[[], float]
+        self,
+        settings: AuthoritySettings,
+        *,
+        count: Count,
+        rng: Callable[[], float],
+        call_seconds: float = CALL_SECONDS,
     ) -> None:
-        """Nothing is read or dialled before the first call."""
+        """Nothing is read or dialled before the first call.
+
+        Args:
+            settings: where the CA is, and what is asked of it.
+            count: adds to a counter.
+            rng: chance, in [0, 1).
+            call_seconds: limit of one attempt (D-7).
+        """
         self._settings = settings
         self._count = count
         self._rng = rng
+        self._call_seconds = call_seconds
         self._next = 0  #: index of the address to be asked next: the one that answered last
         self.address = ""  #: the one that was asked last
 
@@ -165,7 +178,7 @@ class CertificateAuthority:
         async with self._channel(address, credentials.pair) as channel:
             method = channel.unary_unary(authority.METHOD, None, None)
             try:
-                raw: Any = await method(message, timeout=CALL_SECONDS, metadata=metadata)
+                raw: Any = await method(message, timeout=self._call_seconds, metadata=metadata)
                 return authority.read_chain(raw)
             except grpc.aio.AioRpcError as error:
                 code = error.code()

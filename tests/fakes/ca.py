@@ -289,7 +289,12 @@ async def _tls_front(
                 await stack.enter_async_context(_serving(ca, identity, f"unix:{path}"))
                 backends[identity] = path
             behind = await asyncio.open_unix_connection(backends[identity])
-            await asyncio.gather(_pump(reader, behind[1]), _pump(behind[0], writer))
+            try:
+                await asyncio.gather(_pump(reader, behind[1]), _pump(behind[0], writer))
+            finally:
+                for each in (writer, behind[1]):
+                    with contextlib.suppress(AttributeError):  # Python 3.11: it is gone already
+                        each.transport.abort()
 
         server = await asyncio.start_server(pass_on, "127.0.0.1", port, ssl=context)
         ca.port = server.sockets[0].getsockname()[1]
@@ -305,8 +310,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while data := await reader.read(65536):
             writer.write(data)
             await writer.drain()
-    with contextlib.suppress(OSError, ssl.SSLError, RuntimeError):
-        writer.close()
+    writer.close()
 
 
 def write_files(directory: Path, pair: Pair, root: str | None = None) -> None:
