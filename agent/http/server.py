@@ -6,7 +6,7 @@ connection is noticed while a handler works, and a client cannot queue more than
 The write buffer's limit is zero: a piece of a reply is made when the kernel took the one before.
 
 What one connection may hold, times how many there may be, is what all clients together can make
-this process grow by: 512 of 64 KiB. A newcomer takes the place of another one (crowd.py).
+this process grow by: 256 of 64 KiB. A newcomer takes the place of another one (crowd.py).
 
 Source: performance.md, decision 7; status-lifecycle.md sections 3.1 and 3.3.
 """
@@ -38,7 +38,7 @@ READ_BYTES: Final = 16 * 1024
 #: Written at once.
 WRITE_BYTES: Final = 64 * 1024
 #: In one turn of the loop. As many as there may be would push out each other, unheard.
-ACCEPTED_AT_ONCE: Final = 64
+ACCEPTED_AT_ONCE: Final = 32
 #: Connections that the kernel keeps for us.
 BACKLOG: Final = 511
 #: An answer to a client that closed its side may take this long; it may be gone altogether.
@@ -51,7 +51,7 @@ class Limits(NamedTuple):
     """What clients may cost."""
 
     request: parser.Limits = parser.Limits()
-    connections: int = 512
+    connections: int = 256
     #: From a request's first byte, or the connection's start, to the request's last byte.
     read_seconds: float = 15.0
     #: Given to a client to take WRITE_BYTES of a reply.

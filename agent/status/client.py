@@ -6,6 +6,7 @@ Source: status-lifecycle.md sections 5.3 to 5.6.
 import asyncio
 import logging
 import ssl
+import time
 from contextlib import aclosing
 from functools import lru_cache
 from typing import Final, NamedTuple, assert_never
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple, assert_never
 from agent.http.client import HttpError, Incoming, dial, stream
 from agent.http.coding import decoded
 from agent.http.message import Request, first_value
+from agent.status.pace import Pace
 from agent.status.probes import GrpcProbe, HttpProbe, Probe, TcpProbe
 from agent.status.relay import (
     BODY_BYTES,
@@ -46,6 +48,8 @@ class Prober:
         self._settings = settings
         self._status_port = status_port
         self._reasons: dict[str, str] = {}
+        #: An outcome may follow from what a caller sends, so it could change with each request.
+        self._pace = Pace(lines=10)
 
     async def run(self, path: str, probe: Probe, request: Request) -> ProbeResult:
         """Return the outcome of one probe.
@@ -59,13 +63,16 @@ class Prober:
             result = await self._run(probe, request)
         except (HttpError, ValueError) as error:
             result = ProbeResult(500, reason=str(error))
-        if result.reason != self._reasons.get(path, ""):
+        if result.reason != self._reasons.get(path, "") and self._is_due(path):
             self._reasons[path] = result.reason
             if result.reason:
                 log.warning("probe failed path=%s reason=%s", path, result.reason)
             else:
                 log.info("probe succeeded again path=%s", path)
         return result
+
+    def _is_due(self, path: str) -> bool:
+        return self._pace.is_due(path, time.monotonic())
 
     async def _run(self, probe: Probe, request: Request) -> ProbeResult:
         match probe:

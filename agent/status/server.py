@@ -16,6 +16,7 @@ from agent.http.coding import compressed
 from agent.http.message import Headers, Reply, Request
 from agent.metrics import Metrics
 from agent.status.hooks import Hooks
+from agent.status.pace import Pace
 from agent.status.process import seconds_since_start
 from agent.status.readiness import (
     CONFIG_TARGET,
@@ -31,6 +32,7 @@ from agent.status.settings import StatusSettings
 
 if TYPE_CHECKING:
     from agent.status.client import Prober
+    from agent.status.merge.client import Scraper
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +138,8 @@ class StatusServer:
         self._metrics = metrics
         self._status_port = status_port
         self._prober: Prober | None = None
+        self._scraper: Scraper | None = None
+        self._pace = Pace()
 
     async def handle(self, request: Request) -> Reply:
         """Return the reply to any request, in a coding that the caller accepts."""
@@ -184,7 +188,8 @@ class StatusServer:
     async def _probe(self, path: str, request: Request) -> Reply:
         probe = self._settings.probes.probers.get(path)
         if probe is None:
-            log.error("no probe is configured for path=%r", path)
+            if self._pace.is_due("no probe", time.monotonic()):
+                log.error("no probe is configured for path=%r", path)
             text = f"app prober config does not exists for {path}"
             return Reply(400, text.encode("utf-8", "surrogateescape"), TEXT)
         if self._prober is None:
@@ -209,9 +214,11 @@ class StatusServer:
         return Reply(OK, text.encode() + b"\n", JSON)
 
     async def _scrape(self, request: Request) -> Reply:
-        from agent.status.merge.client import Scraper  # noqa: PLC0415 -- by the first scrape
+        if self._scraper is None:
+            from agent.status.merge.client import Scraper  # noqa: PLC0415 -- by the first scrape
 
-        return await Scraper(self._settings.scrape, self._metrics).scrape(request)
+            self._scraper = Scraper(self._settings.scrape, self._metrics)
+        return await self._scraper.scrape(request)
 
 
 def _profile(name: str) -> Reply:

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.http.client import stream
 from agent.http.message import Headers, Response
+from agent.status.merge.admission import PER_PEER
 from agent.status.scrape import Target
 from agent.status.settings import ScrapeSettings
 from tests.fakes.status import Agent, Status, status_server
@@ -413,3 +414,61 @@ async def test_own_metrics_that_fail_leave_the_others(caplog: pytest.LogCaptureF
             response = await status.ask("/metrics")
 
     assert response.body.decode() == APPLICATION
+
+
+class Gate:
+    """A page that comes once it may."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Semaphore(0)
+        self.open = asyncio.Event()
+
+    async def __call__(self, _: web.BaseRequest) -> web.StreamResponse:
+        self.asked.release()
+        await self.open.wait()
+        return page(ENVOY)
+
+
+async def test_one_caller_has_few_scrapes_at_once_and_keeps_no_other_one_out() -> None:
+    """Each holds connections and buffers for as long as its caller takes."""
+    gate = Gate()
+    async with merging(gate) as (status, _, _), asyncio.TaskGroup() as tasks:
+        first = [tasks.create_task(status.ask("/metrics")) for _ in range(PER_PEER)]
+        for _ in first:
+            await gate.asked.acquire()
+        refused = await status.ask("/metrics")
+        other = tasks.create_task(status.ask("/metrics", source="127.0.0.2"))
+        await gate.asked.acquire()
+        gate.open.set()
+        answers = [await task for task in (*first, other)]
+        again = await status.ask("/metrics")
+
+    assert (refused.status, refused.header("retry-after")) == (503, "1")
+    assert [answer.status for answer in (*answers, again)] == [200] * (PER_PEER + 2)
+
+
+async def test_a_caller_that_leaves_gives_back_its_place() -> None:
+    gate = Gate()
+    async with merging(gate) as (status, _, _):
+        leaving = [asyncio.create_task(status.ask("/metrics")) for _ in range(PER_PEER)]
+        for task in leaving:
+            await gate.asked.acquire()
+            task.cancel()
+        await asyncio.wait(leaving)
+        gate.open.set()
+        async with asyncio.timeout(10):
+            while (await status.ask("/metrics")).status != 200:
+                pass
+
+
+@pytest.mark.parametrize("headers", [(), ((TIMEOUT, "soon"),)], ids=["", "with a bad time limit"])
+async def test_many_scrapes_that_fail_are_a_few_lines(
+    headers: Headers, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with merging(None, web.Response(status=500)) as (status, _, _):
+        for _ in range(20):
+            await status.ask("/metrics", headers=headers)
+        failed = await status.ask("/metrics", headers=headers)
+
+    assert len(caplog.messages) == 2 + len(headers)
+    assert 'type="application"} 21' in failed.body.decode()

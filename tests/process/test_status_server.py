@@ -288,6 +288,18 @@ async def test_profiling_shows_the_command_line_and_can_be_off() -> None:
     assert (unknown.status, off.status) == (404, 404)
 
 
+async def test_probes_that_nobody_configured_are_a_line_in_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with status_server() as status:
+        answers = [
+            (await status.ask(f"/app-health/{number}/readyz")).status for number in range(20)
+        ]
+
+    assert answers == [400] * 20
+    assert caplog.messages == ["no probe is configured for path='/app-health/0/readyz'"]
+
+
 async def test_long_bodies_are_compressed_for_those_who_accept_it() -> None:
     async with status_server() as status:
         plain = await status.ask("/metrics")

@@ -10,6 +10,7 @@ Source: status-lifecycle.md sections 4.2 to 4.9; cases.md M1, M2, M7, M8, M13.
 import asyncio
 import logging
 import math
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import Final, NamedTuple
@@ -30,6 +31,8 @@ from agent.status.exposition import (
     strip_terminator,
     whole_lines,
 )
+from agent.status.merge.admission import Admission
+from agent.status.pace import Pace
 from agent.status.relay import MAX_REQUESTS, Url, next_hop
 from agent.status.scrape import Target
 from agent.status.settings import ScrapeSettings
@@ -41,6 +44,11 @@ OK: Final = 200
 PAGE_BYTES: Final = 10 * 1024 * 1024
 #: Kept of the caller's time limit for the answer itself, at most (cases.md M13).
 MARGIN_SECONDS: Final = 0.5
+TOO_MANY: Final = Reply(
+    503,
+    b"too many scrapes at once\n",
+    (("Content-Type", "text/plain; charset=utf-8"), ("Retry-After", "1")),
+)
 TIMEOUT_HEADER: Final = "X-Prometheus-Scrape-Timeout-Seconds"
 
 
@@ -52,16 +60,21 @@ class Page(NamedTuple):
 
 
 class Scraper:
-    """Scrapes on behalf of a caller."""
+    """Scrapes on behalf of its callers, few at a time."""
 
     def __init__(self, settings: ScrapeSettings, metrics: Metrics) -> None:
         self._settings = settings
         self._metrics = metrics
+        self._admission = Admission()
+        self._pace = Pace()
 
     async def scrape(self, request: Request) -> Reply:
-        """Return the merged page; 200 whatever fails."""
-        self._metrics.count("scrapes_total")
+        """Return the merged page; 200 whatever fails, 503 while too many others are under way."""
+        if not self._admission.enter(request.peer):
+            return TOO_MANY
         async with AsyncExitStack() as stack:
+            stack.callback(self._admission.leave, request.peer)
+            self._metrics.count("scrapes_total")
             async with asyncio.TaskGroup() as tasks:
                 envoy = tasks.create_task(self._open_envoy(stack, request))
                 if len(self._settings.targets) > 1:
@@ -109,7 +122,8 @@ class Scraper:
         try:
             return self._metrics.render().encode()
         except Exception:  # what is computed at scrape is other subjects' code
-            log.exception("own metrics could not be rendered")
+            if self._is_due("agent"):
+                log.exception("own metrics could not be rendered")
             self._failed("agent")
             return b""
 
@@ -126,7 +140,8 @@ class Scraper:
             yield lines.end()
             is_whole = True
         except (HttpError, ValueError) as error:
-            log.warning("metrics of %s break off: %s", kind, error)
+            if self._is_due(f"{kind} breaks off"):
+                log.warning("metrics of %s break off: %s", kind, error)
             yield lines.cut()
         finally:
             if not is_whole:
@@ -139,9 +154,12 @@ class Scraper:
         query = f"?{request.query}" if request.query else ""
         target = Target(port, f"/stats/prometheus{query}")
         try:
-            return await _open(stack, target, _headers(request, ENVOY_TYPES), _time_limit(request))
+            return await _open(
+                stack, target, _headers(request, ENVOY_TYPES), self._time_limit(request)
+            )
         except (HttpError, ValueError) as error:
-            log.warning("envoy's metrics are missing: %s", error)
+            if self._is_due("envoy is missing"):
+                log.warning("envoy's metrics are missing: %s", error)
             self._failed("envoy")
             return None
 
@@ -151,7 +169,7 @@ class Scraper:
         target = self._settings.targets[0]
         headers = _headers(request, APPLICATION_TYPES)
         try:
-            return await _open(stack, target, headers, _time_limit(request))
+            return await _open(stack, target, headers, self._time_limit(request))
         except (HttpError, ValueError) as error:
             self._missing(target, str(error))
             return None
@@ -162,7 +180,7 @@ class Scraper:
         size = 0
         try:
             async with AsyncExitStack() as stack:
-                incoming = await _open(stack, target, headers, _time_limit(request))
+                incoming = await _open(stack, target, headers, self._time_limit(request))
                 coding = first_value(incoming.headers, "content-encoding")
                 async with aclosing(decoded(incoming, coding)) as body:
                     async for piece in body:
@@ -176,15 +194,34 @@ class Scraper:
         kind = response_format(first_value(incoming.headers, "content-type"))
         return Page(kind, b"".join(pieces))
 
+    def _time_limit(self, request: Request) -> float | None:
+        """Return how long each source has, None for no limit; zero fails at once."""
+        text = request.header(TIMEOUT_HEADER)
+        if not text:
+            return None
+        try:
+            seconds = float(text)
+        except ValueError:
+            if self._is_due(TIMEOUT_HEADER):
+                log.warning("%s=%r: expected seconds; no time limit", TIMEOUT_HEADER, text)
+            return None
+        if math.isinf(seconds) and seconds > 0:
+            return None
+        return max(seconds - min(MARGIN_SECONDS, seconds / 10), 0.0) if seconds > 0 else 0.0
+
     def _missing(self, target: Target, reason: str) -> None:
-        # Quoted, so that a path with line breaks cannot forge log lines.
-        log.warning(
-            "application's metrics are missing port=%d path=%r reason=%s",
-            target.port,
-            target.path,
-            reason,
-        )
+        if self._is_due(str(target)):
+            # Quoted, so that a path with line breaks cannot forge log lines.
+            log.warning(
+                "application's metrics are missing port=%d path=%r reason=%s",
+                target.port,
+                target.path,
+                reason,
+            )
         self._failed("application")
+
+    def _is_due(self, about: str) -> bool:
+        return self._pace.is_due(about, time.monotonic())
 
     def _failed(self, kind: str) -> None:
         self._metrics.count("scrape_failures_total", type=kind)
@@ -231,18 +268,3 @@ def _headers(request: Request, allowed: frozenset[str]) -> Headers:
         (name, value) for name in ("User-Agent", TIMEOUT_HEADER) if (value := request.header(name))
     ]
     return (*copied, ("Accept", accept), ("Accept-Encoding", "gzip"))
-
-
-def _time_limit(request: Request) -> float | None:
-    """Return how long each source has, None for no limit; what is not positive fails at once."""
-    text = request.header(TIMEOUT_HEADER)
-    if not text:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        log.warning("%s=%r: expected seconds; no time limit", TIMEOUT_HEADER, text)
-        return None
-    if math.isinf(seconds) and seconds > 0:
-        return None
-    return max(seconds - min(MARGIN_SECONDS, seconds / 10), 0.0) if seconds > 0 else 0.0
