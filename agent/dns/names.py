@@ -23,6 +23,8 @@ from agent.wire import fields, text
 
 KUBERNETES: Final = "Kubernetes"
 WILDCARD: Final = "*."
+#: Hosts that no query means.
+NAMELESS: Final = ("", "*")
 #: Entries read in one step: less than a millisecond.
 STEP_ENTRIES: Final = 64
 
@@ -142,13 +144,13 @@ class Names:
         """Add one entry; several for one host are one host with all their addresses."""
         name = _normal(entry.host)
         is_kubernetes = entry.registry == KUBERNETES
-        unreachable = name in ("", "*") or (is_kubernetes and entry.host.endswith("."))
+        unreachable = name in NAMELESS or (is_kubernetes and entry.host.endswith("."))
         if unreachable or not any(map(ip_version, entry.ips)):
             self.silent.append(entry)
             return
         others, row = self._hosts.get(name, ()), entry[:]
         self._hosts[name] = tuple(sorted((*others, row))) if others else (row,)
-        self._has_wildcards = self._has_wildcards or name.startswith(WILDCARD)
+        self._has_wildcards |= name.startswith(WILDCARD)
         if is_kubernetes and self._is_ours(name):
             self._add_further(name, entry)
 
@@ -157,10 +159,11 @@ class Names:
         return bool(self.place.suffix) and name.endswith("." + self.place.suffix)
 
     def _add_further(self, name: str, entry: Entry) -> None:
-        further = [_normal(host) for host in entry.alt_hosts]
+        further = _alternate_hosts(entry)
         if not self._is_regular(name, entry):
             further += _short_names(entry, self.place)
         for alternate in further:
+            self._has_wildcards |= alternate.startswith(WILDCARD)
             self._further[alternate] = min(name, self._further.get(alternate, name))
 
     def _is_regular(self, name: str, entry: Entry) -> bool:
@@ -225,7 +228,7 @@ class Names:
         """Return the names under which a host is stored besides its own, nearest first."""
         if entry.registry != KUBERNETES or not self._is_ours(_normal(entry.host)):
             return []
-        return [*_short_names(entry, self.place), *map(_normal, entry.alt_hosts)]
+        return [*_short_names(entry, self.place), *_alternate_hosts(entry)]
 
     def document(self) -> dict[str, dict[str, dict[str, object]]]:
         """Return the table and all names that it answers for, as protobuf's JSON has them.
@@ -265,6 +268,10 @@ def _short_names(entry: Entry, place: Place) -> list[str]:
     short, namespace = entry.shortname.lower(), entry.namespace.lower()
     names = [f"{short}.{namespace}", f"{short}.{namespace}.{place.suffix.partition('.')[0]}"]
     return [*names, short] if namespace == place.namespace else names
+
+
+def _alternate_hosts(entry: Entry) -> list[str]:
+    return [name for host in entry.alt_hosts if (name := _normal(host)) not in NAMELESS]
 
 
 def _as_json(entry: Entry) -> dict[str, object]:

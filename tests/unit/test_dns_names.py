@@ -214,6 +214,20 @@ def test_a_bare_wildcard_never_matches(host: str) -> None:
     assert table.find("a.ns1.svc.cluster.local") is None
 
 
+def test_a_bare_wildcard_is_no_alternate_host_either() -> None:
+    table = names(TABLE[1]._replace(alt_hosts=("*", "", ".", "other")))
+
+    assert table.find("*") is None
+    assert table.find("x.ns1.svc.cluster.local") is None
+    assert found(table, "other") == ("other", ["9.9.9.9"])
+
+
+def test_an_alternate_host_may_be_a_wildcard() -> None:
+    table = names(TABLE[1]._replace(alt_hosts=("*.other",)))
+
+    assert found(table, "x.other") == ("*.other", ["9.9.9.9"])
+
+
 def test_a_kubernetes_host_with_a_final_dot_is_unreachable() -> None:
     table = names(TABLE[1]._replace(host=TABLE[1].host + "."))
 
