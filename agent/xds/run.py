@@ -9,46 +9,26 @@ Source: xds-identity-dns.md sections 2.5, 2.9 and 2.10.
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final, Protocol, assert_never
+from typing import Any, Final, Protocol
 
-import grpc
-
-from agent.wire import WireError
-from agent.xds.client import ControlPlane, Upstream
-from agent.xds.discovery import Kind, Response
-from agent.xds.endings import (
-    ENVOY_LEFT,
-    REPLACED,
-    SHUT_DOWN,
-    Ending,
-    backlog_too_long,
-    channel_failed,
-    downstream_write_failed,
-    unreadable,
-    upstream_ended,
-)
-from agent.xds.process import Allocator
+from agent.xds.client import ControlPlane
+from agent.xds.discovery import Kind
+from agent.xds.endings import ENVOY_LEFT, REPLACED, SHUT_DOWN, Ending
 from agent.xds.server import STATUS, Downstream, listening
 from agent.xds.settings import XdsSettings
-from agent.xds.stream import AdsStream, Deliver, Drop, SendDownstream, SendUpstream
+from agent.xds.upstream.run import Consume, Count, UpstreamBackend
+
+__all__ = ["Consume", "Relay", "serving"]
 
 log = logging.getLogger(__name__)
 
-#: Reading from Envoy never waits, so this is where a control plane that does not read ends (D-20).
-BACKLOG_BYTES: Final = 64 * 1024 * 1024
-SLOW_WRITE_SECONDS: Final = 10.0
 #: Between two log lines about overlapping streams (D-21).
 OVERLAP_LOG_SECONDS: Final = 10.0
-UPSTREAM: Final = "control plane"
 
-Count = Callable[..., None]
 #: Runs for a stream's life; returns how it ended, or none if another pump will know.
 Pump = Coroutine[Any, Any, Ending | None]
-#: Takes the first resource of a consumed type, or none of an empty set; a ValueError is a NACK. One
-#: that needs long returns an awaitable: relaying goes on, the answer waits for it.
-Consume = Callable[[bytes | None], Awaitable[None] | None]
 
 
 class Session(Protocol):
@@ -145,211 +125,6 @@ async def _run(session: Session, taken_over: asyncio.Future[Ending]) -> Ending:
         return ending
     finally:
         await session.close()
-
-
-class RelayedSession:
-    """Passes one stream on to the control plane, and back."""
-
-    def __init__(
-        self,
-        backend: "UpstreamBackend",
-        upstream: Upstream,
-        downstream: Downstream,
-        kind: Kind,
-        number: int,
-    ) -> None:
-        self._backend = backend
-        self._upstream = upstream
-        self._downstream = downstream
-        self._number = number
-        self._stream = AdsStream(kind, consumed=backend.deliver, subscribe=backend.subscribe)
-        # Unbounded (R-1): if reading from Envoy waited for the control plane while both sides
-        # write, nobody would read. BACKLOG_BYTES ends the stream instead.
-        self._requests: asyncio.Queue[bytes] = asyncio.Queue()
-        self._backlog_bytes = 0
-        # A control plane waits for the answer before it sends the same type again.
-        self._consumed: asyncio.Queue[SendUpstream | Deliver] = asyncio.Queue(maxsize=1)
-
-    def pumps(self) -> Sequence[Pump]:
-        """Return what runs at once."""
-        return (
-            self._receive_downstream(),
-            self._send_upstream(),
-            self._relay_responses(),
-            self._consume(),
-        )
-
-    async def close(self) -> None:
-        """Close the connection to the control plane."""
-        await self._upstream.close()
-
-    async def _receive_downstream(self) -> Ending:
-        while (raw := await self._downstream.read()) is not None:
-            self._backend.measure_request(len(raw))
-            try:
-                request, own = self._stream.receive_request(raw)
-            except WireError as error:
-                return unreadable("Envoy", str(error))
-            log.debug(
-                "> request stream=%d type=%s nonce=%s error=%s",
-                self._number,
-                request.type_url,
-                request.nonce,
-                request.error,
-            )
-            self._enqueue(raw)
-            for each in own:
-                self._enqueue(each.message)
-            if self._backlog_bytes > BACKLOG_BYTES:
-                return backlog_too_long(BACKLOG_BYTES)
-        return ENVOY_LEFT
-
-    def _enqueue(self, message: bytes) -> None:
-        self._backlog_bytes += len(message)
-        self._requests.put_nowait(message)
-
-    async def _send_upstream(self) -> None:
-        message = await self._requests.get()
-        while await self._upstream.write(message):
-            self._backend.count("xds_proxy_requests")
-            self._backlog_bytes -= len(message)
-            message = await self._requests.get()
-
-    async def _relay_responses(self) -> Ending:
-        """Read and write in turn: at most one response is held, so a slow Envoy slows the push.
-
-        `raw` is given up before each wait: a push may have 60 MB.
-        """
-        while True:
-            raw = await self._upstream.read()
-            if raw is None:
-                return self._backend.ended(*await self._upstream.status())
-            self._backend.received()
-            try:
-                decision = self._stream.receive_response(raw)
-            except WireError as error:
-                return unreadable(UPSTREAM, str(error))
-            if not isinstance(decision, SendDownstream):
-                del raw
-                await self._keep(decision)
-                continue
-            size = len(raw)
-            self._backend.allocator.received(size)
-            writing = self._downstream.write(raw)
-            del raw
-            ending = await self._finish(writing, decision.response)
-            self._backend.allocator.written(size)
-            if ending is not None:
-                return ending
-
-    async def _finish(
-        self, writing: Coroutine[Any, Any, None], response: Response
-    ) -> Ending | None:
-        self._trace("<", response)
-        clock = asyncio.get_running_loop().time
-        started = clock()
-        try:
-            await writing
-        except grpc.aio.BaseError as error:
-            return downstream_write_failed(response.type_url, str(error))
-        seconds = clock() - started
-        if seconds > SLOW_WRITE_SECONDS:
-            log.warning("slow write to Envoy type=%s seconds=%.1f", response.type_url, seconds)
-        return None
-
-    async def _keep(self, decision: SendUpstream | Deliver | Drop) -> None:
-        """Put aside what does not concern Envoy."""
-        if isinstance(decision, Drop):
-            self._trace("!", decision.response)
-            type_url = decision.response.type_url
-            log.error("dropped response that nobody asked for type=%s", type_url)
-        else:
-            await self._consumed.put(decision)
-
-    async def _consume(self) -> None:
-        """Have the agent's handlers take what is theirs, and answer in their place, in order."""
-        while True:
-            decision = await self._consumed.get()
-            match decision:
-                case SendUpstream(message):
-                    self._enqueue(message)
-                case Deliver(response, resource):
-                    self._trace("=", response)
-                    error = await self._deliver(response.type_url, resource)
-                    self._enqueue(self._stream.answer(response, error).message)
-                case _:
-                    assert_never(decision)
-
-    async def _deliver(self, type_url: str, resource: bytes | None) -> str | None:
-        """Return what the handler has against the resource."""
-        try:
-            taking = self._backend.deliver[type_url](resource)
-            if taking is not None:
-                await taking
-        except ValueError as problem:
-            log.warning("refused response type=%s reason=%r", type_url, str(problem))
-            return str(problem)
-        return None
-
-    def _trace(self, sign: str, response: Response) -> None:
-        log.debug(
-            "%s response stream=%d type=%s nonce=%s resources=%d",
-            sign,
-            self._number,
-            response.type_url,
-            response.nonce,
-            response.resource_count,
-        )
-
-
-class UpstreamBackend:
-    """Has the control plane answer Envoy; what all sessions share."""
-
-    def __init__(
-        self,
-        control_plane: ControlPlane,
-        *,
-        note: Callable[[str, str | None], None],
-        count: Count,
-        deliver: Mapping[str, Consume],
-        subscribe: Sequence[str],
-    ) -> None:
-        self.allocator = Allocator()
-        self.count = count
-        self.deliver = deliver
-        self.subscribe = subscribe
-        self._control_plane = control_plane
-        self._note = note
-        self._largest_request = 0
-
-    async def open(self, kind: Kind, downstream: Downstream, number: int) -> Session | Ending:
-        """Return a session with a stream to the control plane, which may still be connecting."""
-        try:
-            upstream = await self._control_plane.open(kind)
-        except (OSError, ValueError) as error:
-            self._note(UPSTREAM, f"{UPSTREAM}: {error}")
-            return channel_failed(str(error))
-        self.allocator.prepare()  # while gRPC's own threads connect
-        return RelayedSession(self, upstream, downstream, kind, number)
-
-    def measure_request(self, size: int) -> None:
-        """Keep the largest size of a request as a metric that only grows."""
-        if size > self._largest_request:
-            self.count("pilot_xds_recv_max", size - self._largest_request)
-            self._largest_request = size
-
-    def received(self) -> None:
-        """Take note that the control plane has answered."""
-        self.count("xds_proxy_responses")
-        self._note(UPSTREAM, None)
-
-    def ended(self, code: int, details: str) -> Ending:
-        """Return how a stream ended, and keep it as a problem until there is an answer again."""
-        ending = upstream_ended(code, details)
-        if ending.kind == "error":
-            where = f"{UPSTREAM} {self._control_plane.address}"
-            self._note(UPSTREAM, f"{where}: {STATUS[code].name}: {details}")
-        return ending
 
 
 @asynccontextmanager

@@ -1,0 +1,1 @@
+"""Envoy served by the control plane, each stream passed on to it and back."""
