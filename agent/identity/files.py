@@ -82,7 +82,7 @@ def _check_pair(resource: FileResource, chain: bytes, key: PrivateKey) -> None:
             context.load_cert_chain(chain_path, key_path, password=_no_password)
         except ssl.SSLError as error:
             files = f"{resource.certificate} and {resource.key}"
-            if error.reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"):
+            if error.reason == "KEY_VALUES_MISMATCH":
                 raise SecretError(f"{files}: the certificate is not for this key") from None
             raise SecretError(f"{files}: expected a certificate and its key in PEM") from None
 

@@ -30,7 +30,8 @@ def directories(path: str) -> set[str]:
     last one that exists. Links in the root directory, such as /var, are left out.
     """
     found: set[str] = set()
-    parts = deque(os.path.abspath(path).split("/")[1:])  # noqa: PTH100 - strings throughout
+    # Not normalised: what `..` means depends on the links before it.
+    parts = deque(os.path.join(os.getcwd(), path).split("/"))  # noqa: PTH109, PTH118 - strings
     place, links = "", 0
     while parts and links <= MAX_LINKS:
         part = parts.popleft()
@@ -82,15 +83,15 @@ class Watches:
         """Give up all watches."""
         self._inotify.close()
 
-    def depend(self, user: str, places: Iterable[str]) -> None:
-        """Have a user depend on these directories, and on no others.
+    def depend(self, user: str, paths: Iterable[str]) -> None:
+        """Have a user depend on what decides where these paths lead, and on nothing else.
 
         Raises:
             OSError: one cannot be watched; the others are.
         """
         problem: OSError | None = None
         wanted: set[int] = set()
-        for place in places:
+        for place in set[str]().union(*map(directories, paths)):
             try:
                 watch = self._inotify.add_watch(place, EVENTS)
             except OSError as error:

@@ -52,7 +52,8 @@ class Watched:
     ) -> None:
         self.name = name
         # Absolute: the working directory may change (R-16).
-        self.paths = FileResource(*(path and os.path.abspath(path) for path in files))  # noqa: PTH100 - strings
+        here = os.getcwd()  # noqa: PTH109 - strings
+        self.paths = FileResource(*(path and os.path.join(here, path) for path in files))  # noqa: PTH118 - strings
         self.read = read
         self.content: Content | None = None
         self.signature: Signature = ()
@@ -75,6 +76,13 @@ class Watched:
         return tuple(found)
 
 
+def kernel_watches() -> "Watches":
+    """Return the kernel's watches, on nothing yet; OSError if it gives no more to this user."""
+    from agent.identity.watch.files import Watches  # noqa: PLC0415 - few pods need it
+
+    return Watches()
+
+
 class FileSecrets:
     """Secrets in files, by resource name."""
 
@@ -88,6 +96,7 @@ class FileSecrets:
         rng: Callable[[], float],
         patience_seconds: float = PATIENCE_SECONDS,
         look_seconds: float = LOOK_SECONDS,
+        make_watches: Callable[[], "Watches"] = kernel_watches,
     ) -> None:
         """Nothing is read before it is asked for.
 
@@ -99,6 +108,7 @@ class FileSecrets:
             rng: chance, in [0, 1).
             patience_seconds: how long files that are not good are read again and again.
             look_seconds: between two looks at everything.
+            make_watches: returns what tells of changes; OSError if there is none.
         """
         self._debounce = debounce_seconds
         self._changed = changed
@@ -110,7 +120,9 @@ class FileSecrets:
         self._watched: dict[str, Watched] = {}
         self._due: dict[str, float] = {}  #: key of what is to be read -> when
         self._wake = asyncio.Event()
+        self._make_watches = make_watches
         self._watches: Watches | None = None
+        self._is_blind = False  #: nothing tells of changes, so only looks find them
 
     async def get(self, name: str, files: FileResource) -> KeyPair | Roots:
         """Return the secret in these files, and follow them under this name from now on.
@@ -248,21 +260,20 @@ class FileSecrets:
     def _watch(self, key: str, watched: Watched) -> None:
         """Watch the directories that the files depend on now."""
         try:
-            from agent.identity.watch.files import Watches, directories  # noqa: PLC0415 - few need it
-
             if self._watches is None:
-                self._watches = Watches()
+                self._watches = self._make_watches()
                 loop = asyncio.get_running_loop()
                 loop.add_reader(self._watches.fileno(), self._take_events, self._watches)
-            places = set[str]().union(*map(directories, filter(None, watched.paths)))
-            self._watches.depend(key, places)
+            self._watches.depend(key, filter(None, watched.paths))
         except OSError as error:
-            if watched.is_watched or not watched.signature:
-                log.warning("cannot watch files of resource=%s reason=%r", watched.name, str(error))
             self._count(WATCHER_FAILURES)
             watched.is_watched = False
+            if not self._is_blind:
+                log.warning("files are not watched, only looked at: reason=%r", str(error))
+            self._is_blind = True
         else:
             watched.is_watched = True
+            self._is_blind = False
 
     def _take_events(self, watches: "Watches") -> None:
         for key in watches.changed():
