@@ -8,12 +8,17 @@ from typing import Final, NamedTuple
 
 from agent.credentials import places
 from agent.credentials.settings import is_loopback, parse_headers
-from agent.reader import Reader, parse_bool, parse_duration, parse_int, parse_text
+from agent.reader import Reader, parse_bool, parse_duration, parse_int, parse_port, parse_text
 
 BUILTIN: Final = "builtin"
 DEFAULT_SERVER_NAME: Final = "istiod.istio-system.svc"
 HEADER_PREFIX: Final = "XDS_HEADER_"
 COMPLIANCE_POLICIES: Final = ("fips-140-2", "fips-140-3", "pqc")
+#: gRPC's numbers are 32-bit integers, its times milliseconds in such a number.
+MAX_INT32: Final = 2**31 - 1
+MAX_HOURS: Final = MAX_INT32 // 3_600_000
+#: Envoy's first request has some 60 kB; with a lower limit the pod would never be ready.
+MIN_RECEIVE_BYTES: Final = 256 * 1024
 
 
 class KeepaliveSettings(NamedTuple):
@@ -97,10 +102,6 @@ def parse_xds(
         ipv6: the pod has an IPv6 address.
     """
     local = read.take("AGENT_LOCAL_XDS", parse_text, default="")
-    keepalive = KeepaliveSettings(
-        interval_seconds=read.take("GRPC_KEEPALIVE_INTERVAL", parse_duration, default=30.0),
-        timeout_seconds=read.take("GRPC_KEEPALIVE_TIMEOUT", parse_duration, default=10.0),
-    )
     return XdsSettings(
         socket_path=f"{config_path}/XDS",
         upstream=_upstream(
@@ -110,9 +111,12 @@ def parse_xds(
             proxy_metadata=proxy_metadata,
             used=not local,
         ),
-        keepalive=keepalive,
-        max_streams=read.take("ISTIO_GPRC_MAXSTREAMS", parse_int, default=100_000),
-        max_receive_bytes=read.take("ISTIO_GPRC_MAXRECVMSGSIZE", parse_int, default=4_194_304),
+        keepalive=KeepaliveSettings(
+            interval_seconds=read.take("GRPC_KEEPALIVE_INTERVAL", _parse_interval, default=30.0),
+            timeout_seconds=read.take("GRPC_KEEPALIVE_TIMEOUT", _parse_timeout, default=10.0),
+        ),
+        max_streams=read.take("ISTIO_GPRC_MAXSTREAMS", _parse_streams, default=100_000),
+        max_receive_bytes=read.take("ISTIO_GPRC_MAXRECVMSGSIZE", _parse_size, default=4_194_304),
         local=local,
         ipv4=ipv4,
         ipv6=ipv6,
@@ -120,12 +124,47 @@ def parse_xds(
     )
 
 
+def _is_port(text: str) -> bool:
+    try:
+        return parse_port(text) > 0
+    except ValueError:
+        return False
+
+
+def _parse_interval(text: str) -> float:
+    seconds = parse_duration(text)
+    if not 1 <= seconds <= MAX_HOURS * 3600:
+        raise ValueError(f"expected a duration from 1s to {MAX_HOURS}h")
+    return seconds
+
+
+def _parse_timeout(text: str) -> float:
+    seconds = parse_duration(text)
+    if not 0.001 <= seconds <= MAX_HOURS * 3600:  # noqa: PLR2004 - gRPC counts milliseconds
+        raise ValueError(f"expected a duration from 1ms to {MAX_HOURS}h")
+    return seconds
+
+
+def _parse_streams(text: str) -> int:
+    streams = parse_int(text)
+    if not 1 <= streams <= MAX_INT32:
+        raise ValueError(f"expected a number of streams in 1..{MAX_INT32}")
+    return streams
+
+
+def _parse_size(text: str) -> int:
+    size = parse_int(text)
+    if not MIN_RECEIVE_BYTES <= size <= MAX_INT32:
+        raise ValueError(f"expected a number of bytes in {MIN_RECEIVE_BYTES}..{MAX_INT32}")
+    return size
+
+
 def _upstream(
     read: Reader, *, address: str, tls: bool, proxy_metadata: Mapping[str, str], used: bool
 ) -> UpstreamSettings:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
-    if used and not (host and port.isdigit()):
+    if used and not (host and _is_port(port)):
         read.errors.append(
             f"discoveryAddress={address!r}: expected host:port, as {DEFAULT_SERVER_NAME}:15012"
         )

@@ -59,7 +59,20 @@ def test_the_verified_name_is_that_of_the_host_unless_configured(
     assert settings.upstream.server_name == name
 
 
-@pytest.mark.parametrize("address", ["", "istiod", "istiod:", ":15012", "istiod:https"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "istiod",
+        "istiod:",
+        ":15012",
+        "istiod:https",
+        "istiod:0",
+        "istiod:65536",
+        "istiod:²",
+        "istiod:" + "9" * 5000,
+    ],
+)
 def test_an_address_without_host_and_port_is_an_error(address: str) -> None:
     _, read = parse(address=address)
 
@@ -118,14 +131,42 @@ def test_limits_are_read() -> None:
             "GRPC_KEEPALIVE_INTERVAL": "1m",
             "GRPC_KEEPALIVE_TIMEOUT": "500ms",
             "ISTIO_GPRC_MAXSTREAMS": "7",
-            "ISTIO_GPRC_MAXRECVMSGSIZE": "1000",
+            "ISTIO_GPRC_MAXRECVMSGSIZE": "1000000",
             "ISTIO_META_INTERCEPTION_MODE": "TPROXY",
         }
     )
 
     assert settings.keepalive == KeepaliveSettings(60.0, 0.5)
-    assert (settings.max_streams, settings.max_receive_bytes) == (7, 1000)
+    assert (settings.max_streams, settings.max_receive_bytes) == (7, 1_000_000)
     assert settings.tproxy
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("ISTIO_GPRC_MAXRECVMSGSIZE", "99999999999999", "bytes in 262144..2147483647"),
+        ("ISTIO_GPRC_MAXRECVMSGSIZE", "2147483648", "bytes in 262144..2147483647"),
+        ("ISTIO_GPRC_MAXRECVMSGSIZE", "10", "bytes in 262144..2147483647"),
+        ("ISTIO_GPRC_MAXRECVMSGSIZE", "-1", "bytes in 262144..2147483647"),
+        ("ISTIO_GPRC_MAXSTREAMS", "999999999999", "streams in 1..2147483647"),
+        ("ISTIO_GPRC_MAXSTREAMS", "0", "streams in 1..2147483647"),
+        ("GRPC_KEEPALIVE_INTERVAL", "999999999h", "from 1s to 596h"),
+        ("GRPC_KEEPALIVE_INTERVAL", "9" * 400 + "h", "from 1s to 596h"),
+        ("GRPC_KEEPALIVE_INTERVAL", "0", "from 1s to 596h"),
+        ("GRPC_KEEPALIVE_INTERVAL", "-5s", "from 1s to 596h"),
+        ("GRPC_KEEPALIVE_TIMEOUT", "597h", "from 1ms to 596h"),
+        ("GRPC_KEEPALIVE_TIMEOUT", "0s", "from 1ms to 596h"),
+    ],
+)
+def test_what_grpc_or_envoy_could_not_live_with_becomes_the_default(
+    name: str, value: str, expected: str
+) -> None:
+    settings, read = parse({name: value})
+
+    assert settings == parse()[0]
+    assert len(read.warnings) == 1
+    assert read.warnings[0].startswith(f"{name}='{value}': expected ")
+    assert f"{expected}; using the default" in read.warnings[0]
 
 
 def test_what_names_certificates_is_gathered() -> None:
