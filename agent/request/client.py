@@ -14,6 +14,7 @@ from agent.request.settings import CommandError
 
 MAX_REQUESTS = 10  #: with redirects; the reference's limit
 CHUNK_BYTES = 65536
+LONGEST_WAIT = 86400.0  #: seconds; a socket takes no more than some 9e9
 #: Both loopbacks, whatever the hosts file says: on an IPv6 pod the admin port is only on ::1.
 LOCALHOST = ((_socket.AF_INET, "127.0.0.1"), (_socket.AF_INET6, "::1"))
 
@@ -37,11 +38,11 @@ def fetch(method: str, url: str, body: bytes = b"", *, timeout_seconds: float) -
     for _ in range(MAX_REQUESTS):
         try:
             response = _exchange(method, url, body, deadline)
+            following = next_request(method, url, body, response)
         except MessageError as error:
             raise ExchangeError(str(error)) from error
         except TimeoutError as error:
             raise ExchangeError(f"{method} {url}: no answer in {timeout_seconds:g}s") from error
-        following = next_request(method, url, body, response)
         if following is None:
             return response
         method, url, body = following
@@ -107,7 +108,7 @@ def _remaining(deadline: float) -> float:
     seconds = deadline - time.monotonic()
     if seconds <= 0:
         raise TimeoutError
-    return seconds
+    return min(seconds, LONGEST_WAIT)
 
 
 def _reason(error: OSError) -> str:

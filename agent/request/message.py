@@ -21,6 +21,10 @@ REDIRECTS = frozenset((301, 302, 303, 307, 308))
 KEEPS_METHOD = frozenset((307, 308))
 MAX_LINE = 65536  #: bytes of a head or chunk line; Envoy's own limit for all headers is 60 KiB
 MAX_HEADERS = 1000
+MAX_HEAD = 262144  #: bytes of all heads, repeated headers and interim answers included
+MAX_BODY = 67108864  #: bytes; a whole configuration dump of Envoy's admin port is a few million
+MAX_DIGITS = 18  #: of a length: more are no size of anything
+MAX_REASON = 500  #: characters of an answer that go into one line of the log
 MAX_PORT = 65535
 HTTP_PORT = 80
 CODE_LENGTH = 3
@@ -67,7 +71,8 @@ def _parse_authority(authority: str, url: str) -> tuple[str, int]:
         raise MessageError(f"url {url!r}: expected a host name or address")
     if not port_text:
         return host, HTTP_PORT
-    if not (port_text.isascii() and port_text.isdigit() and 0 < int(port_text) <= MAX_PORT):
+    is_number = port_text.isascii() and port_text.isdigit() and len(port_text) <= MAX_DIGITS
+    if not (is_number and 0 < int(port_text) <= MAX_PORT):
         raise MessageError(f"url {url!r}: expected a port in 1..{MAX_PORT}")
     return host, int(port_text)
 
@@ -116,6 +121,7 @@ class Response:
         self.complete = False
         self._method = method
         self._pending = bytearray()
+        self._head_size = 0
         self._wanted = 0  #: bytes of the body or chunk that are still to come
         self._step = self._read_status
 
@@ -206,6 +212,7 @@ class Response:
         return self.complete
 
     def _read_rest(self) -> bool:
+        self._check_body(len(self._pending))
         self.body += self._pending
         self._pending.clear()
         return False
@@ -243,10 +250,15 @@ class Response:
         return line is not None
 
     def _take_wanted(self) -> None:
+        self._check_body(self._wanted)
         part = self._pending[: self._wanted]
         del self._pending[: self._wanted]
         self._wanted -= len(part)
         self.body += part
+
+    def _check_body(self, more: int) -> None:
+        if len(self.body) + more > MAX_BODY:
+            raise MessageError(f"expected a body of at most {MAX_BODY} bytes")
 
     def _take_line(self) -> str | None:
         """Return the next line without its end, or None while it is not complete."""
@@ -257,11 +269,14 @@ class Response:
             return None
         line = self._pending[:at].decode("latin-1")
         del self._pending[: at + 1]
+        self._head_size += at + 1
+        if self._head_size > MAX_HEAD and not self.body:
+            raise MessageError(f"expected headers of at most {MAX_HEAD} bytes")
         return line.removesuffix("\r")
 
 
 def _is_number(text: str, digits: frozenset[str]) -> bool:
-    return bool(text) and digits.issuperset(text)
+    return 0 < len(text) <= MAX_DIGITS and digits.issuperset(text)
 
 
 def next_request(
@@ -271,13 +286,19 @@ def next_request(
 
     As browsers do, a method other than HEAD becomes GET, without a body, unless the status says to
     keep it. A redirect without Location is an answer.
+
+    Raises:
+        MessageError: the location is no URL.
     """
     location = response.headers.get("location")
     if response.status not in REDIRECTS or not location:
         return None
     from urllib.parse import urljoin  # noqa: PLC0415 - 2 ms that nearly no call needs
 
-    target = urljoin(url, location)
+    try:
+        target = urljoin(url, location)
+    except ValueError as error:
+        raise MessageError(f"location {location[:80]!r}: expected a URL") from error
     if response.status in KEEPS_METHOD:
         return method, target, body
     return ("HEAD" if method == "HEAD" else "GET"), target, b""
@@ -286,11 +307,13 @@ def next_request(
 def not_ready_reason(response: Response) -> str:
     """Return why this answer to a readiness probe is none; empty for a 200.
 
-    The agent puts its reason into the body. Source: status-lifecycle.md sections 3.6 and 7.1.
+    The agent puts its reason into the body, on as many lines as there are troubles.
+
+    Source: status-lifecycle.md sections 3.6 and 7.1.
     """
     if response.status == OK:
         return ""
-    line = response.body.decode(errors="replace").strip().partition("\n")[0]
+    line = "; ".join(response.body.decode(errors="replace").split("\n")).strip("; ")[:MAX_REASON]
     return f"HTTP status code {response.status}" + (f": {line}" if line else "")
 
 

@@ -224,13 +224,11 @@ def test_a_redirect_without_location_is_the_answer() -> None:
         (200, b"", ""),
         (204, b"", "HTTP status code 204"),
         (503, b"\n", "HTTP status code 503"),
-        (503, b"xds: no answer\nmore", "HTTP status code 503: xds: no answer"),
+        (503, b"xds: no answer\nmore", "HTTP status code 503: xds: no answer; more"),
         (503, b"\xff", "HTTP status code 503: \ufffd"),
     ],
 )
-def test_s2_why_it_is_not_ready_is_the_first_line_of_the_body(
-    status: int, body: bytes, reason: str
-) -> None:
+def test_s2_why_it_is_not_ready_is_in_the_body(status: int, body: bytes, reason: str) -> None:
     response = Response()
     response.status, response.body = status, bytearray(body)
 
@@ -252,3 +250,48 @@ def test_a_request_fails_from_400_up_except_when_not_found(status: int, expected
     response.status, response.body = status, bytearray(b"text")
 
     assert failure(response) == expected
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Content-Length: " + "9" * 5000,
+        "Content-Length: 99999999999",
+        "Transfer-Encoding: chunked\r\n\r\nfffffffffffffff\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n" + "f" * 40 + "\r\n",
+    ],
+)
+def test_a_body_without_measure_is_refused(head: str) -> None:
+    with pytest.raises(MessageError):
+        Response().feed(f"HTTP/1.1 200 OK\r\n{head}\r\n\r\nx".encode())
+
+
+def test_a_body_that_does_not_end_is_refused() -> None:
+    response = Response()
+    response.feed(b"HTTP/1.1 200 OK\r\n\r\n")
+
+    response.feed(bytes(1 << 26))
+
+    with pytest.raises(MessageError, match="expected a body of at most"):
+        response.feed(b"x")
+
+
+def test_headers_that_do_not_end_are_refused() -> None:
+    response = Response()
+    response.feed(b"HTTP/1.1 200 OK\r\n")
+
+    with pytest.raises(MessageError, match="expected headers of at most"):
+        response.feed((b"Same: " + b"x" * 10_000 + b"\r\n") * 100)
+
+
+def test_a_redirect_to_no_url_is_an_error() -> None:
+    response = Response()
+    response.feed(b"HTTP/1.1 302 Found\r\nLocation: http://[::1\r\nContent-Length: 0\r\n\r\n")
+
+    with pytest.raises(MessageError, match="expected a URL"):
+        next_request("GET", "http://localhost/", b"", response)
+
+
+def test_a_port_of_many_digits_is_no_port() -> None:
+    with pytest.raises(MessageError, match="expected a port"):
+        parse_url("http://localhost:" + "1" * 5000)
