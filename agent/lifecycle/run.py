@@ -199,12 +199,12 @@ class Supervisor:
         for number in FORWARDED:
             loop.add_signal_handler(number, self._send, number)
         loop.add_signal_handler(signal.SIGCHLD, orphanage.child_died)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNAL_NAMES)  # held back by process.py
+        held_back = signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNAL_NAMES)  # by process.py
         try:
             yield
         finally:
             # A late one must not take the place of the exit code that is known by now.
-            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNAL_NAMES)
+            signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
             for number in (*SIGNAL_NAMES, *FORWARDED, signal.SIGCHLD):
                 loop.remove_signal_handler(number)
             orphanage.close()
