@@ -75,6 +75,15 @@ def unreadable(who: str, error: str) -> Ending:
     return Ending(INTERNAL, f"message from {who} cannot be read: {error}", counter, "error")
 
 
+def too_long(size: int, limit_bytes: int) -> Ending:
+    """Return the ending after a message of Envoy's that is longer than allowed."""
+    details = (
+        f"message from Envoy has {size} bytes, more than ISTIO_GPRC_MAXRECVMSGSIZE={limit_bytes}; "
+        "raise it"
+    )
+    return Ending(RESOURCE_EXHAUSTED, details, ENVOY, "error")
+
+
 def downstream_write_failed(type_url: str, cause: str) -> Ending:
     """Return the ending after a response that Envoy did not take."""
     return Ending(UNKNOWN, f"send error for type url {type_url}: {cause}", ENVOY, "error")

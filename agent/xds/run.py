@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from agent.xds.client import ControlPlane
 from agent.xds.discovery import Kind
-from agent.xds.endings import ENVOY_LEFT, REPLACED, SHUT_DOWN, Ending
+from agent.xds.endings import ENVOY, ENVOY_LEFT, REPLACED, SHUT_DOWN, Ending
 from agent.xds.server import STATUS, Downstream, listening
 from agent.xds.settings import XdsSettings
 from agent.xds.upstream.run import Consume, Count, UpstreamBackend
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 #: Between two log lines about overlapping streams (D-21).
 OVERLAP_LOG_SECONDS: Final = 10.0
+DOWNSTREAM: Final = "Envoy"
 
 #: Runs for a stream's life; returns how it ended, or none if another pump will know.
 Pump = Coroutine[Any, Any, Ending | None]
@@ -78,6 +79,7 @@ class Relay:
         number = next(self._numbers)
         taken_over: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._take_over(taken_over, REPLACED)
+        self.note(DOWNSTREAM, None)
         log.info("stream opened stream=%d kind=%s", number, kind.value)
         ending = ENVOY_LEFT  # what it is if grpc cancels us
         try:
@@ -105,6 +107,8 @@ class Relay:
     def _report(self, number: int, ending: Ending) -> None:
         if ending.counter:
             self._count(ending.counter, **({"type": ending.kind} if ending.kind else {}))
+        if ending.kind == "error" and ending.counter == ENVOY:
+            self.note(DOWNSTREAM, ending.details)
         level = logging.WARNING if ending.kind == "error" else logging.INFO
         code, details = STATUS[ending.code].name, ending.details
         log.log(level, "stream ended stream=%d code=%s details=%r", number, code, details)

@@ -18,11 +18,16 @@ from agent.xds.settings import XdsSettings
 STATUS: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
-class Downstream:
-    """Envoy's end of a stream."""
+#: gRPC refuses a longer message than that without our seeing it, so it is never the lower limit.
+SILENT_LIMIT_BYTES: Final = 64 * 1024 * 1024
 
-    def __init__(self, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+
+class Downstream:
+    """Envoy's end of a stream; `limit_bytes` is what one of its messages may have."""
+
+    def __init__(self, context: "grpc.aio.ServicerContext[bytes, bytes]", limit_bytes: int) -> None:
         self._context = context
+        self.limit_bytes = limit_bytes
         #: Sends one response; the bound method itself, so that no frame of ours holds the message.
         self.write = context.write
 
@@ -47,7 +52,7 @@ async def listening(settings: XdsSettings, handle: Handle) -> AsyncIterator[None
         SystemRefusedError: the socket cannot be made.
     """
     server = grpc.aio.server(options=_options(settings))
-    server.add_generic_rpc_handlers((_handlers(handle),))
+    server.add_generic_rpc_handlers((_handlers(handle, settings.max_receive_bytes),))
     await listen(server, settings.socket_path)
     try:
         yield
@@ -59,21 +64,24 @@ def _options(settings: XdsSettings) -> list[tuple[str, int]]:
     interval = int(settings.keepalive.interval_seconds * 1000)
     return [
         ("grpc.max_concurrent_streams", settings.max_streams),
-        ("grpc.max_receive_message_length", settings.max_receive_bytes),
+        (
+            "grpc.max_receive_message_length",
+            max(settings.max_receive_bytes, SILENT_LIMIT_BYTES),
+        ),
         ("grpc.max_send_message_length", -1),
         *keepalive_options(settings.keepalive),
         ("grpc.http2.min_ping_interval_without_data_ms", interval // 2),
     ]
 
 
-def _handlers(handle: Handle) -> "grpc.GenericRpcHandler[bytes, bytes]":
+def _handlers(handle: Handle, limit_bytes: int) -> "grpc.GenericRpcHandler[bytes, bytes]":
     def method(kind: Kind) -> "grpc.RpcMethodHandler[bytes, bytes]":
         async def stream(
             _requests: object, context: "grpc.aio.ServicerContext[bytes, bytes]"
         ) -> None:
             # At once: grpc could not end a stream whose first write, with these, still waits.
             await context.send_initial_metadata(())
-            ending = await handle(kind, Downstream(context))
+            ending = await handle(kind, Downstream(context, limit_bytes))
             context.set_code(STATUS[ending.code])
             context.set_details(ending.details)
 

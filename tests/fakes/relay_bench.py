@@ -19,6 +19,7 @@ from tests.fakes.ads_client import AdsClient, ads_client
 CANCELLED = ("istiod_connection_terminations", "cancelled")
 ERROR = ("istiod_connection_terminations", "error")
 ENVOY_CANCELLED = ("envoy_connection_terminations", "cancelled")
+ENVOY_ERROR = ("envoy_connection_terminations", "error")
 
 
 class Counts(Counter[tuple[str, str]]):

@@ -14,10 +14,17 @@ from agent.xds.discovery import (
     write_request,
 )
 from agent.xds.resources import CLUSTER
-from agent.xds.settings import KeepaliveSettings
+from agent.xds.settings import MAX_HOURS, MAX_INT32, KeepaliveSettings
 from tests.fakes.control_plane import Stream, control_plane
 from tests.fakes.link import GOAWAY_NO_ERROR, link
-from tests.fakes.relay_bench import CANCELLED, ENVOY_CANCELLED, ERROR, bench, response
+from tests.fakes.relay_bench import (
+    CANCELLED,
+    ENVOY_CANCELLED,
+    ENVOY_ERROR,
+    ERROR,
+    bench,
+    response,
+)
 
 
 async def test_a_restarted_control_plane_is_found_again(tmp_path: Path) -> None:
@@ -238,15 +245,42 @@ async def test_what_is_no_discovery_message_ends_the_stream(tmp_path: Path) -> N
     assert from_control_plane[1].startswith("message from control plane cannot be read")
 
 
-async def test_a_message_of_envoy_has_a_largest_size(tmp_path: Path) -> None:
+async def test_a_message_of_envoy_has_a_largest_size_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with (
         control_plane() as plane,
         bench(tmp_path, plane.address, max_receive_bytes=1000) as b,
     ):
         call = b.client.open(Kind.DELTA)
         await call.send(write_request(Kind.DELTA, CLUSTER, error="x" * 2000))
+        await plane.accept()
+        code, details = await call.status()
+        await b.counts.reach(ENVOY_ERROR)
+        problem = b.relay.problem()
+        again = b.client.open(Kind.DELTA)
+        await again.send(write_request(Kind.DELTA, CLUSTER))
+        await (await plane.accept()).send(response(Kind.DELTA, CLUSTER))
+        await again.receive()
 
-        assert (await call.status())[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert b.relay.problem() is None
+
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert details.startswith("message from Envoy has 20")
+    assert details.endswith("more than ISTIO_GPRC_MAXRECVMSGSIZE=1000; raise it")
+    assert details in caplog.text
+    assert problem == details
+
+
+async def test_the_largest_limits_are_ones_that_grpc_takes(tmp_path: Path) -> None:
+    """See settings.py: beyond them it raises OverflowError."""
+    keepalive = KeepaliveSettings(MAX_HOURS * 3600.0, MAX_HOURS * 3600.0)
+    async with (
+        control_plane() as plane,
+        bench(tmp_path, plane.address, max_receive_bytes=MAX_INT32, keepalive=keepalive) as b,
+    ):
+        await b.client.open(Kind.DELTA).send(write_request(Kind.DELTA, CLUSTER))
+        await plane.accept()
 
 
 async def test_a_push_has_none(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from agent.xds.endings import (
     backlog_too_long,
     channel_failed,
     downstream_write_failed,
+    too_long,
     unreadable,
     upstream_ended,
 )
@@ -51,6 +52,15 @@ def test_a_message_that_cannot_be_read_is_charged_to_its_sender() -> None:
     assert unreadable("control plane", "why") == Ending(
         INTERNAL, "message from control plane cannot be read: why", ISTIOD, "error"
     )
+
+
+def test_a_message_that_is_too_long_says_what_to_raise() -> None:
+    ending = too_long(11, 10)
+
+    assert ending.details == (
+        "message from Envoy has 11 bytes, more than ISTIO_GPRC_MAXRECVMSGSIZE=10; raise it"
+    )
+    assert ending._replace(details="") == Ending(RESOURCE_EXHAUSTED, "", ENVOY, "error")
 
 
 def test_a_write_that_envoy_does_not_take_names_the_type() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agent.wire import WireError
 from agent.xds.discovery import Kind
-from agent.xds.endings import ENVOY_LEFT, Ending, unreadable
+from agent.xds.endings import ENVOY_LEFT, Ending, too_long, unreadable
 from agent.xds.resources import short_name
 from agent.xds.server import Downstream
 from agent.xds.settings import BUILTIN, XdsSettings
@@ -46,6 +46,8 @@ class LocalSession:
 
     async def _receive(self) -> Ending:
         while (raw := await self._downstream.read()) is not None:
+            if len(raw) > self._downstream.limit_bytes:
+                return too_long(len(raw), self._downstream.limit_bytes)
             try:
                 answer = self._stream.receive_request(raw)
             except WireError as error:

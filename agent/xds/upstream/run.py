@@ -19,6 +19,7 @@ from agent.xds.endings import (
     backlog_too_long,
     channel_failed,
     downstream_write_failed,
+    too_long,
     unreadable,
     upstream_ended,
 )
@@ -78,6 +79,8 @@ class RelayedSession:
     async def _receive_downstream(self) -> Ending:
         while (raw := await self._downstream.read()) is not None:
             self._backend.measure_request(len(raw))
+            if len(raw) > self._downstream.limit_bytes:
+                return too_long(len(raw), self._downstream.limit_bytes)
             try:
                 request, own = self._stream.receive_request(raw)
             except WireError as error:
