@@ -17,6 +17,7 @@ Value = str | bool | int | float | tuple[str, ...]
 
 TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
+HELP_COLUMNS: Final = 88
 MAX_INT: Final = 2**63 - 1
 MAX_UINT16: Final = 65535
 DURATION: Final = r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+"
@@ -328,8 +329,15 @@ def render_help(usage: str, summary: str, flags: Sequence[Flag]) -> str:
         summary: what the command does, one sentence or more.
         flags: its table; global flags are listed apart, once.
     """
+    from textwrap import fill  # noqa: PLC0415 - only people read help
+
     own = [flag for flag in flags if flag not in GLOBAL_FLAGS]
-    lines = [summary, "", "Usage:", f"  {usage}"]
+    lines = [
+        *(fill(line, HELP_COLUMNS) for line in summary.split("\n")),
+        "",
+        "Usage:",
+        f"  {usage}",
+    ]
     for title, group in (("Flags", [*own, HELP]), ("Global flags", GLOBAL_FLAGS)):
         lines += ["", f"{title}:", *(line for flag in group for line in _help_lines(flag))]
     return "\n".join(lines) + "\n"

@@ -56,13 +56,13 @@ def wait_help() -> str:
         "to it, end the sidecar when it has ended, and exit with its code: for Jobs. A variable "
         "AGENT_WAIT_DISABLED that is not empty runs COMMAND at once, and nothing else."
     )
-    return render_help("pilot-agent wait [flags] [-- COMMAND [ARGUMENT...]]", summary, WAIT_FLAGS)
+    return render_help("agent wait [flags] [-- COMMAND [ARGUMENT...]]", summary, WAIT_FLAGS)
 
 
 def request_help() -> str:
     """Return the help text of `request`."""
     summary = "Make one HTTP request to Envoy or the agent, and print the body of the response."
-    return render_help("pilot-agent request METHOD PATH [BODY] [flags]", summary, REQUEST_FLAGS)
+    return render_help("agent request METHOD PATH [BODY] [flags]", summary, REQUEST_FLAGS)
 
 
 def parse_wait(argv: Sequence[str]) -> WaitSettings | None:
