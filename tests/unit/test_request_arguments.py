@@ -105,7 +105,7 @@ def test_help_is_no_error() -> None:
     assert parse_wait(["--help"]) is None
     assert parse_request(["-h"]) is None
     assert "--periodMillis int\n" in wait_help()
-    assert "pilot-agent request METHOD PATH [BODY]" in request_help()
+    assert "agent request METHOD PATH [BODY]" in request_help()
 
 
 @pytest.mark.parametrize("port", DEBUG_PORTS)
