@@ -16,6 +16,7 @@ COMMANDS = {
     "bootstrap": ("agent.preview.cli", "bootstrap", (), "print what Envoy would start from"),
     "wait": ("agent.request.cli", "wait", (), "block until Envoy is ready"),
     "request": ("agent.request.cli", "request", (), "make one HTTP request to a local port"),
+    "cert": ("agent.identity.cli", "cert", (), "show the certificates that are served"),
     "istio-iptables": ("iptables.cli", "main", (), "set up traffic capture"),
     "istio-clean-iptables": (
         "iptables.cli",

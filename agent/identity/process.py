@@ -91,19 +91,12 @@ def spawn(settings: KeySettings) -> CsrChild:
     Raises:
         SecretError: the system does not let us.
     """
-    # No word is secret: they say what kind of key, and for whom.
-    words = [
-        "ec" if settings.elliptic else "rsa",
-        ("384" if settings.p384 else "256") if settings.elliptic else str(settings.rsa_bits),
-        "pkcs8" if settings.pkcs8 else "traditional",
-        settings.spiffe_id,
-    ]
     ours, theirs = os.pipe2(os.O_CLOEXEC)
     try:
         pid = os.posix_spawn(
             sys.executable,
             # -P: what lies in the working directory is no module of ours.
-            [sys.executable, "-P", "-m", "agent.identity", *words],
+            [sys.executable, "-P", "-m", "agent.identity", *write_words(settings)],
             os.environ,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -118,6 +111,16 @@ def spawn(settings: KeySettings) -> CsrChild:
     finally:
         os.close(theirs)
     return CsrChild(pid, ours)
+
+
+def write_words(settings: KeySettings) -> list[str]:
+    """Return what tells a child what to make; no word is secret."""
+    return [
+        "ec" if settings.elliptic else "rsa",
+        ("384" if settings.p384 else "256") if settings.elliptic else str(settings.rsa_bits),
+        "pkcs8" if settings.pkcs8 else "traditional",
+        settings.spiffe_id,
+    ]
 
 
 def read_words(words: list[str]) -> KeySettings:
