@@ -1,7 +1,9 @@
 """A workload's identity at work in a test: its settings, its CA, its socket."""
 
+import asyncio
 import contextlib
 import random
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +17,7 @@ from agent.identity.settings import (
     AuthoritySettings,
     IdentitySettings,
     KeySettings,
+    RotationSettings,
 )
 from agent.metrics import Metrics
 from tests.fakes.ca import FakeCa
@@ -83,3 +86,16 @@ async def serving_identity(
         metrics.before_render(identity.collect)
         async with sds_client(mode.socket_path) as client:
             yield Bench(identity, client, metrics, mode.socket_path)
+
+
+async def main(directory: Path, ca: str) -> None:
+    """Serve secrets in a process of its own until killed."""
+    there = FakeCa(lambda _: [])
+    there.port = int(ca)
+    chosen = settings(directory, there, rotation=RotationSettings(0.5, 0.0))
+    async with serving_identity(chosen, mode(directory)):
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))

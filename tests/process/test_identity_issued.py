@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +20,7 @@ from tests.fakes.ca import CsrCall, FakeCa, RefusedError, Respond, Root, fake_ca
 from tests.fakes.clock import FakeClock
 from tests.fakes.control_plane import Authority
 from tests.fakes.identity import SPIFFE_ID, Bench, mode, serving_identity, settings
-from tests.fakes.sds_client import SdsCall
+from tests.fakes.sds_client import SdsCall, sds_client
 from tests.waiting import until
 
 AUTHORITY: Final = Authority("ca")
@@ -391,3 +393,33 @@ async def test_local_resources_ask_for_nothing_that_nobody_needs(tmp_path: Path)
         await again.ask("nonsense")
         await again.status()
         assert len(ca.calls) == 1
+
+
+@pytest.mark.slow
+async def test_a_process_that_was_suspended_renews_when_it_wakes(tmp_path: Path) -> None:
+    """Its timers stood still, the certificate did not: by the clocks it is overdue at once."""
+    prepare(tmp_path)
+
+    def respond(call: CsrCall) -> list[str]:
+        return ROOT.answer(call, seconds=4)
+
+    async with fake_ca(respond, tmp_path / "ca", authority=AUTHORITY) as ca:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.fakes.identity", tmp_path, str(ca.port)),
+            cwd=Path(__file__).parents[2],
+        )
+        try:
+            await ca.until_called(1)
+            await until((tmp_path / "sds").exists)
+            async with sds_client(str(tmp_path / "sds")) as client:
+                call = client.open()
+                before = (await call.fetch("default")).chain()
+                process.send_signal(signal.SIGSTOP)
+                await asyncio.sleep(3)  # longer than to the renewal
+                assert len(ca.calls) == 1
+                process.send_signal(signal.SIGCONT)
+
+                assert await chain_of(call) != before
+        finally:
+            process.kill()
+            await process.wait()
