@@ -47,7 +47,8 @@ class Upstream:
             return None
         except asyncio.CancelledError:
             # grpc raises this for a stream that the peer ended with CANCELLED, too.
-            if not self._call.done():
+            task = asyncio.current_task()
+            if not self._call.done() or (task and task.cancelling()):
                 raise
             return None
         return None if raw is EOF else raw

@@ -111,7 +111,9 @@ async def test_a_control_plane_that_never_reads_ends_the_stream_in_the_end(
                 await call.send(request)
         await call.status()
         await b.counts.reach(ERROR)
+        problem = b.relay.problem()
 
+    assert "control plane does not read" in str(problem)
     assert "control plane does not read" in caplog.text
 
 
@@ -168,6 +170,43 @@ async def test_a_connection_that_is_closed_in_good_order_is_expected(
         await b.counts.reach(CANCELLED)
         b.client.open(Kind.DELTA)
         await plane.accept()
+
+
+async def test_a_control_plane_that_does_not_answer_is_a_problem_until_it_does(
+    tmp_path: Path,
+) -> None:
+    """It accepts the connection, and all that follows is an end in good order, or nothing."""
+    async with (
+        control_plane() as plane,
+        link(plane.port) as between,
+        bench(tmp_path, between.address) as b,
+    ):
+        nobody_came = b.relay.problem()
+        call = b.client.open(Kind.DELTA)
+        await plane.accept()
+        silent = b.relay.problem()
+        between.cut(GOAWAY_NO_ERROR)
+        await call.status()
+        await b.counts.reach(CANCELLED)
+        left = b.relay.problem()
+        call = b.client.open(Kind.DELTA)
+        stream = await plane.accept()
+        silent_again = b.relay.problem()
+        await stream.send(response(Kind.DELTA, CLUSTER))
+        await call.receive()
+        answered = b.relay.problem()
+        stream.end()
+        await call.status()
+
+        assert b.relay.problem() is None  # it had answered, and ended in good order
+
+    where = f"control plane {between.address}: "
+    assert (nobody_came, answered) == (None, None)
+    assert silent == f"{where}no answer yet"
+    assert left is not None
+    assert left.startswith(f"{where}UNAVAILABLE: ")
+    assert silent_again is not None
+    assert silent_again.startswith(f"{where}no answer yet, and the last stream ended with UNAVAIL")
 
 
 @pytest.mark.slow
@@ -239,10 +278,12 @@ async def test_what_is_no_discovery_message_ends_the_stream(tmp_path: Path) -> N
         call = b.client.open(Kind.DELTA)
         await (await plane.accept()).send(b"\xff")
         from_control_plane = await call.status()
+        problem = b.relay.problem()
 
     assert from_envoy[0] is from_control_plane[0] is grpc.StatusCode.INTERNAL
     assert from_envoy[1].startswith("message from Envoy cannot be read")
     assert from_control_plane[1].startswith("message from control plane cannot be read")
+    assert from_control_plane[1] in str(problem)
 
 
 async def test_a_message_of_envoy_has_a_largest_size_and_the_log_says_so(
@@ -269,7 +310,7 @@ async def test_a_message_of_envoy_has_a_largest_size_and_the_log_says_so(
     assert details.startswith("message from Envoy has 20")
     assert details.endswith("more than ISTIO_GPRC_MAXRECVMSGSIZE=1000; raise it")
     assert details in caplog.text
-    assert problem == details
+    assert details in str(problem)
 
 
 async def test_the_largest_limits_are_ones_that_grpc_takes(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ class RelayedSession:
             for each in own:
                 self._enqueue(each.message)
             if self._backlog_bytes > BACKLOG_BYTES:
-                return backlog_too_long(BACKLOG_BYTES)
+                return self._backend.ended(backlog_too_long(BACKLOG_BYTES))
         return ENVOY_LEFT
 
     def _enqueue(self, message: bytes) -> None:
@@ -118,12 +118,12 @@ class RelayedSession:
         while True:
             raw = await self._upstream.read()
             if raw is None:
-                return self._backend.ended(*await self._upstream.status())
+                return self._backend.ended(upstream_ended(*await self._upstream.status()))
             self._backend.received()
             try:
                 decision = self._stream.receive_response(raw)
             except WireError as error:
-                return unreadable(UPSTREAM, str(error))
+                return self._backend.ended(unreadable(UPSTREAM, str(error)))
             if not isinstance(decision, SendDownstream):
                 del raw
                 await self._keep(decision)
@@ -216,6 +216,12 @@ class UpstreamBackend:
         self._control_plane = control_plane
         self._note = note
         self._largest_request = 0
+        self._has_answered = False  #: in the latest session
+        self._last_end = ""  #: of a session without an answer since
+
+    @property
+    def _where(self) -> str:
+        return f"{UPSTREAM} {self._control_plane.address}"
 
     async def open(
         self, kind: Kind, downstream: Downstream, number: int
@@ -224,8 +230,11 @@ class UpstreamBackend:
         try:
             upstream = await self._control_plane.open(kind)
         except (OSError, ValueError) as error:
-            self._note(UPSTREAM, f"{UPSTREAM}: {error}")
+            self._note(UPSTREAM, f"{self._where}: {error}")
             return channel_failed(str(error))
+        # Whoever accepts connections and never answers would else be nobody's fault.
+        self._has_answered = False
+        self._note(UPSTREAM, f"{self._where}: no answer yet{self._last_end}")
         self.allocator.prepare()  # while gRPC's own threads connect
         return RelayedSession(self, upstream, downstream, kind, number)
 
@@ -238,12 +247,14 @@ class UpstreamBackend:
     def received(self) -> None:
         """Take note that the control plane has answered."""
         self.count("xds_proxy_responses")
+        self._has_answered = True
+        self._last_end = ""
         self._note(UPSTREAM, None)
 
-    def ended(self, code: int, details: str) -> Ending:
-        """Return how a stream ended, and keep it as a problem until there is an answer again."""
-        ending = upstream_ended(code, details)
-        if ending.kind == "error":
-            where = f"{UPSTREAM} {self._control_plane.address}"
-            self._note(UPSTREAM, f"{where}: {STATUS[code].name}: {details}")
+    def ended(self, ending: Ending) -> Ending:
+        """Return how a stream ended; it is a problem unless it was in good order, and answered."""
+        if ending.kind == "error" or not self._has_answered:
+            how = f"{STATUS[ending.code].name}: {ending.details}"
+            self._last_end = f", and the last stream ended with {how}"
+            self._note(UPSTREAM, f"{self._where}: {how}")
         return ending
