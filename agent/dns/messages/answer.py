@@ -7,7 +7,9 @@ been first once. So clients that take the first one spread evenly (R-19).
 Source: xds-identity-dns.md sections 8.5 and 8.7; RFC 6891, RFC 8914.
 """
 
+import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final, Literal, NamedTuple
 
@@ -25,8 +27,9 @@ from agent.dns.messages.query import COPIED, HEADER, MOST_BYTES, OWN_PAYLOAD, Qu
 from agent.dns.names import Match, Names
 
 TTL_SECONDS: Final = 30
-#: Of a record: two bytes for the owner; type, class, TTL and length. RFC 1035, section 4.1.
-POINTER_AND_FIELDS: Final = 12
+#: A record up to its data: pointer to the owner, type, class, TTL, length. RFC 1035, section 4.1.
+RECORD: Final = struct.Struct("!HHHIH")
+POINTER: Final = 0xC000
 IN: Final = dns.rdataclass.IN
 FAMILIES: Final[dict[int, Literal[4, 6]]] = {dns.rdatatype.A: 4, dns.rdatatype.AAAA: 6}
 
@@ -129,7 +132,7 @@ def render(
         most_bytes: the largest reply. What does not fit is left out, and TC says so.
         notes: lines that say where the answer comes from; they need EDNS.
     """
-    tail = _opt(query, rcode, notes) if query.edns >= 0 else b""
+    tail = _opt(rcode, tuple(notes), dnssec=query.dnssec) if query.edns >= 0 else b""
     alias, records = _answer_section(query, match, addresses) if match and addresses else (b"", [])
     free = most_bytes - query.end - len(tail)
     is_cut = len(alias) + sum(map(len, records)) > free
@@ -150,33 +153,33 @@ def _answer_section(
 ) -> tuple[bytes, list[bytes]]:
     """Return the CNAME, empty without, and the addresses, as records.
 
-    The first one is rendered; the others differ from it in the address alone, because every owner
-    is a pointer to a name before it.
+    Owners are pointers: to the question, or to the target of the CNAME behind it.
     """
-    packed = list(dict.fromkeys(ip_address(address).packed for address in addresses))
-    owner, rdtype = query.qname, dns.rdatatype.RdataType(query.rdtype)
-    message = dns.message.QueryMessage(id=0)
-    message.question.append(dns.rrset.RRset(owner, IN, rdtype))
+    packed = dict.fromkeys(ip_address(address).packed for address in addresses)
+    alias, owner_at = b"", HEADER.size
     if match.has_search:
-        target = dns.name.from_text(match.name)
-        message.answer.append(_record(owner, dns.rdatatype.CNAME, target.to_digestable()))
-        owner = target
-    message.answer.append(_record(owner, rdtype, packed[0]))
-    wire = message.to_wire()
-    end = len(wire) - len(packed[0])
-    start = end - POINTER_AND_FIELDS
-    return wire[query.end : start], [wire[start:end] + address for address in packed]
+        alias = _alias(query, dns.name.from_text(match.name))
+        owner_at = query.end + RECORD.size
+    return alias, [
+        RECORD.pack(POINTER | owner_at, query.rdtype, IN, TTL_SECONDS, len(data)) + data
+        for data in packed
+    ]
 
 
-def _record(owner: dns.name.Name, rdtype: dns.rdatatype.RdataType, data: bytes) -> dns.rrset.RRset:
-    rdata = dns.rdata.from_wire(IN, rdtype, data, 0, len(data))
-    return dns.rrset.from_rdata(owner, TTL_SECONDS, rdata)
+def _alias(query: Query, target: dns.name.Name) -> bytes:
+    message = dns.message.QueryMessage(id=0)
+    message.question.append(dns.rrset.RRset(query.qname, IN, dns.rdatatype.A))
+    data = target.to_digestable()
+    rdata = dns.rdata.from_wire(IN, dns.rdatatype.CNAME, data, 0, len(data))
+    message.answer.append(dns.rrset.from_rdata(query.qname, TTL_SECONDS, rdata))
+    return message.to_wire()[query.end :]
 
 
-def _opt(query: Query, rcode: int, notes: Sequence[str]) -> bytes:
+@lru_cache(maxsize=16)
+def _opt(rcode: int, notes: Sequence[str], *, dnssec: bool) -> bytes:
     """Return the OPT record, which every answer to a query with EDNS has."""
     message = dns.message.QueryMessage(id=0)
-    flags = (rcode >> 4) << 24 | (dns.flags.DO if query.dnssec else 0)
+    flags = (rcode >> 4) << 24 | (dns.flags.DO if dnssec else 0)
     options: list[dns.edns.Option] = [
         dns.edns.EDEOption(dns.edns.EDECode.OTHER, note) for note in notes
     ]
