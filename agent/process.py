@@ -18,6 +18,8 @@ from typing import NoReturn
 
 from agent.errors import SystemRefusedError
 from agent.files import read_limits
+from agent.identity.modes import Mode, choose_mode, needs_certificate
+from agent.identity.sockets.client import look
 from agent.lifecycle.command_line import EnvoySettings, envoy_arguments
 from agent.lifecycle.drain import STATISTICS
 from agent.lifecycle.process import Envoy, check_ports, spawn
@@ -48,6 +50,7 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
     mark = _tracer(environ)
     mark("interpreter")
     settings, notes = read_settings(flags, environ)
+    settings, mode = identify(settings)
     mark("settings")
     node, text = build(settings, notes)
     owner = settings.envoy.user
@@ -65,19 +68,36 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
         mark("spawn")
         # From here on Envoy starts, and what is imported costs it no time.
         from agent.cloud.process import Detection  # noqa: PLC0415
+        from agent.identity.process import spawn_early  # noqa: PLC0415
 
+        wanted = needs_certificate(mode, settings.identity, os.path.isfile)
+        first_key = spawn_early(settings.identity.key) if wanted else None
         detection = Detection(settings.cloud, environ)
         try:
             from agent.run import Start, run  # noqa: PLC0415
 
-            begun = Start(settings, node, envoy, gate, launch, detection)
+            begun = Start(settings, node, envoy, gate, launch, detection, mode, first_key)
             return run(begun, _described(flags, settings), notes, mark)
         finally:
+            if first_key:
+                first_key.close()
             detection.finish()
             launch.end()
     finally:
         if gate:
             gate.remove()
+
+
+def identify(settings: Settings) -> tuple[Settings, Mode]:
+    """Return where this workload's certificates come from, and settings in which Envoy knows it.
+
+    Raises:
+        AgentError: what must be there is not, or what is in the way cannot be removed.
+    """
+    found = look(settings.identity.socket_file)
+    mode = choose_mode(settings.identity, files_only=found.workload, is_file=os.path.isfile)
+    node = settings.node._replace(credential_socket=found.credential, files_only_sds=found.workload)
+    return settings._replace(node=node), mode
 
 
 class Launch:

@@ -11,13 +11,16 @@ import gc
 import logging
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent import log as log_output
 from agent.cloud.process import Detection
 from agent.errors import EnvoyError
 from agent.files import GrpcBootstrap, read_oom_kills
+from agent.identity import run as identity
+from agent.identity.modes import Mode
+from agent.identity.process import CsrChild
 from agent.lifecycle.client import Admin
 from agent.lifecycle.plan import draw
 from agent.lifecycle.process import Envoy
@@ -27,7 +30,7 @@ from agent.process import build
 from agent.settings import Settings
 from agent.status import run as status
 from agent.xds import run as xds
-from agent.xds.resources import NAME_TABLE
+from agent.xds.resources import NAME_TABLE, PROXY_CONFIG
 from bootstrap.files import Gate, write_atomic
 from bootstrap.grpc import grpc_bootstrap
 from bootstrap.node import Node
@@ -59,6 +62,9 @@ class Start(NamedTuple):
     launch: Callable[[Callable[[str], None]], Envoy]
     #: Looks for the cloud that the pod runs in.
     detection: Detection
+    mode: Mode  #: where the workload's certificates come from
+    #: Makes the workload's first key while everything else starts.
+    first_key: CsrChild | None
 
 
 def run(
@@ -148,10 +154,16 @@ async def _serve(
             await stack.enter_async_context(status.serving(settings.status, hooks, metrics))
         names = await _dns(settings, metrics, stack)
         deliver: dict[str, xds.Consume] = {}
+        workload = await stack.enter_async_context(_identity(start, metrics))
+        metrics.before_render(workload.collect)
+        details.append(workload.problem)
+        documents["certs"] = workload.document
         if names:
             checks.append(names.problem)
             documents["ndsz"] = names.document
             deliver[NAME_TABLE] = names.replace
+        if settings.identity.bundle_over_xds:
+            deliver[PROXY_CONFIG] = workload.take_proxy_config
         relay = await stack.enter_async_context(
             xds.serving(
                 settings.xds, count=metrics.count, deliver=deliver, subscribe=tuple(deliver)
@@ -170,6 +182,17 @@ async def _serve(
         gc.enable()
         gc.freeze()
         await asyncio.Event().wait()
+
+
+def _identity(start: Start, metrics: Metrics) -> AbstractAsyncContextManager[identity.Identity]:
+    """Return what serves the workload's secrets to Envoy."""
+    return identity.serving(
+        start.settings.identity,
+        start.mode,
+        recorder=identity.Recorder(metrics.count, metrics.set, metrics.observe),
+        rng=_chance,
+        first=start.first_key,
+    )
 
 
 async def _dns(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> "Proxy | None":

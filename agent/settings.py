@@ -12,6 +12,7 @@ from agent.cgroup import Limits, parse_memory, workers
 from agent.cloud.settings import CloudSettings, parse_cloud
 from agent.dns.settings import DnsSettings, parse_dns
 from agent.errors import SettingsError
+from agent.identity.settings import IdentitySettings, parse_identity
 from agent.lifecycle.command_line import EnvoySettings, split_log_level
 from agent.lifecycle.drain import drain_target
 from agent.lifecycle.plan import Plan, parse_plan
@@ -86,6 +87,7 @@ class Settings(NamedTuple):
     #: Ports of Envoy's own health and metrics listeners.
     own_listeners: tuple[int, ...]
     status: StatusSettings
+    identity: IdentitySettings
     xds: XdsSettings
     dns: DnsSettings
 
@@ -119,6 +121,14 @@ def parse_settings(
     versions = {ip_version(address) for address in addresses}
     has_envoy = not read.take("DISABLE_ENVOY", parse_bool, default=False)
     platform, platform_locality = _static_platform(read, world)
+    is_local = bool(environ.get("AGENT_LOCAL_XDS"))
+    identity = parse_identity(
+        read,
+        discovery_address=config.discovery_address,
+        key_provider=config.document.get("privateKeyProvider"),
+        has_control_plane=not is_local,
+        envoy_enabled=has_envoy,
+    )
     settings = Settings(
         log=parse_log(flags, read.errors),
         cloud=parse_cloud(read, is_ipv6=ip_mode(addresses) == "ipv6"),
@@ -133,6 +143,7 @@ def parse_settings(
             version=BUILD.version,
             outlier_log_path=flags.text("outlierLogPath"),
             sts_port=flags.number("stsPort"),
+            workload_socket_file=identity.socket_file,
             platform=platform,
             platform_locality=platform_locality,
         ),
@@ -144,7 +155,7 @@ def parse_settings(
         override_path=read.take("ISTIO_BOOTSTRAP_OVERRIDE", parse_text, default=""),
         grpc=GrpcSettings(
             path=read.take("GRPC_XDS_BOOTSTRAP", parse_text, default=GRPC_BOOTSTRAP),
-            certificates=read.take("OUTPUT_CERTS", parse_text, default=""),
+            certificates=identity.output.directory if identity.output else "",
         ),
         envoy_enabled=has_envoy,
         envoy=_envoy(
@@ -172,6 +183,7 @@ def parse_settings(
             envoy_enabled=has_envoy,
             profiling=flags.is_on("profiling"),
         ),
+        identity=identity,
         xds=parse_xds(
             read,
             config_path=config.config_path,
@@ -185,7 +197,7 @@ def parse_settings(
             read,
             is_sidecar=proxy_type == SIDECAR,
             is_root=world.is_root,
-            is_local=bool(environ.get("AGENT_LOCAL_XDS")),
+            is_local=is_local,
             domain=flags.text("domain"),
         ),
     )

@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from agent.errors import SecretError
-from agent.identity.process import read_output, read_words, spawn, write_words
+from agent.identity.process import read_output, read_words, spawn, spawn_early, write_words
 from agent.identity.settings import KeySettings
 
 SPIFFE_ID = "spiffe://cluster.local/ns/default/sa/hello"
@@ -37,7 +37,7 @@ async def test_key_and_request_come_through_the_pipe(settings: KeySettings) -> N
     assert csr.public_key == key.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    assert is_gone(child._pid)  # noqa: SLF001 - whose child it was
+    assert is_gone(child.pid)
 
 
 async def test_what_a_child_says_at_last_is_the_reason() -> None:
@@ -54,7 +54,7 @@ async def test_a_child_that_nobody_needs_is_ended() -> None:
     child.close()
     child.close()
 
-    assert is_gone(child._pid)  # noqa: SLF001 - as above
+    assert is_gone(child.pid)
 
 
 async def test_who_stops_waiting_ends_the_child() -> None:
@@ -64,7 +64,7 @@ async def test_who_stops_waiting_ends_the_child() -> None:
     waiting.cancel()
     await asyncio.wait((waiting,))
 
-    assert is_gone(child._pid)  # noqa: SLF001 - as above
+    assert is_gone(child.pid)
 
 
 @pytest.mark.parametrize(
@@ -108,3 +108,11 @@ def test_the_agent_itself_never_loads_the_library() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
+
+
+async def test_the_first_child_leaves_the_start_its_time() -> None:
+    child = spawn_early(ELLIPTIC)
+
+    assert child
+    assert os.getpriority(os.PRIO_PROCESS, child.pid) == 19
+    assert (await child.result()).request

@@ -243,3 +243,20 @@ def test_ports_that_are_off_may_be_the_same() -> None:
     settings, _ = parse(ENVOY_SECURE_METRICS_PORT="0", ENVOY_SECURE_MERGED_METRICS_PORT="0")
 
     assert 0 not in settings.ports
+
+
+def test_who_the_workload_is_and_who_vouches_for_it() -> None:
+    settings, warnings = parse(
+        SERVICE_ACCOUNT="web",
+        PROXY_CONFIG='{"discoveryAddress": "ca:1", "privateKeyProvider": {"qat": '
+        '{"pollDelay": "0.02s"}}}',
+        WORKLOAD_IDENTITY_SOCKET_FILE="spire.sock",
+    )
+    local, _ = parse(AGENT_LOCAL_XDS="builtin")
+
+    assert warnings == []
+    assert settings.identity.key.spiffe_id == "spiffe://cluster.local/ns/shop/sa/web"
+    assert [each.target for each in settings.identity.authority.addresses] == ["ca:1"]
+    assert settings.identity.key_provider
+    assert settings.node.workload_socket_file == "spire.sock"
+    assert (settings.identity.warm_up, local.identity.warm_up) == (True, False)
