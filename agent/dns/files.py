@@ -76,21 +76,31 @@ async def follow(path: Path, text: str, use: Callable[[str], None]) -> None:
 
 @contextmanager
 def _watched(path: Path) -> Iterator[asyncio.Event]:
-    """Provide an event that is set when the file may have changed."""
+    """Provide an event that is set when the file may have changed.
+
+    Watches are few, and shared by all agents of a node, whose user is the same: without one the
+    file is only looked at now and then.
+    """
     changed = asyncio.Event()
+    try:
+        inotify = INotify()
+    except OSError as error:
+        log.warning("cannot watch path=%s reason=%r", path, (error.strerror or "").lower())
+        yield changed
+        return
     loop = asyncio.get_running_loop()
-    with INotify() as inotify:
 
-        def watch() -> None:
-            for place in (path, path.parent, path.resolve().parent):
-                with suppress(OSError):
-                    inotify.add_watch(os.fspath(place), EVENTS)
+    def watch() -> None:
+        for place in (path, path.parent, path.resolve().parent):
+            with suppress(OSError):
+                inotify.add_watch(os.fspath(place), EVENTS)
 
-        def read() -> None:
-            inotify.read(timeout=0)
-            watch()  # another file may be in its place
-            changed.set()
+    def read() -> None:
+        inotify.read(timeout=0)
+        watch()  # another file may be in its place
+        changed.set()
 
+    with inotify:
         watch()
         loop.add_reader(inotify.fileno(), read)
         try:

@@ -73,7 +73,10 @@ class Proxy:
         self._changed()
 
     def use(self, conf: ResolvConf) -> None:
-        """Take other nameservers or another search domain."""
+        """Take other nameservers or another search domain; without any, those before stay."""
+        if not conf.servers:
+            log.warning("resolv.conf names no nameserver that is not this agent itself")
+            conf = conf._replace(servers=self._conf.servers)
         log.info(
             "nameservers=%s search=%r", ",".join(map(str, conf.servers)) or "none", conf.search
         )
@@ -130,10 +133,7 @@ async def serving(settings: DnsSettings, metrics: Metrics) -> AsyncIterator[Prox
         log.info("DNS listening addresses=%s", ",".join(map(str, own)))
 
         def use(text: str) -> None:
-            found = without(parse_resolv_conf(text), own)
-            if not found.servers:
-                log.warning("no nameserver in path=%s", path)
-            proxy.use(found)
+            proxy.use(without(parse_resolv_conf(text), own))
 
         use(text)
         async with _following(path, text, use), _waiting(settings, proxy):

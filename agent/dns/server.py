@@ -28,6 +28,7 @@ IDLE_SECONDS: Final = 8.0
 MAX_QUERIES: Final = 128
 #: Connections at the same time; any more are closed again.
 MAX_CONNECTIONS: Final = 256
+BACKLOG: Final = 128
 #: What a host name stands for.
 HOSTS: Final = {"localhost": ("127.0.0.1", "::1"), "": ("0.0.0.0", "::")}  # noqa: S104 - as asked
 NO_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
@@ -235,6 +236,8 @@ def _bound(host: str, port: int, kind: socket.SocketKind) -> socket.socket:
         else:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         sock.bind(address)
+        if kind == socket.SOCK_STREAM:
+            sock.listen(BACKLOG)  # it is only now that a second holder of the port is refused
     except OSError:
         sock.close()
         raise

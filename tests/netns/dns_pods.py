@@ -122,6 +122,7 @@ def dns_pod(
     *flags: str,
     nameservers: Sequence[str] = (NODE_IPV4,),
     forwarder: bool = False,
+    agent: Sequence[str] = PROXY,
 ) -> Iterator[DnsPod]:
     """Make a pod whose DNS is captured.
 
@@ -130,6 +131,7 @@ def dns_pod(
         flags: further ones of istio-iptables.
         nameservers: of the pod's resolv.conf.
         forwarder: whether a resolver on the pod's own loopback passes queries on to the node.
+        agent: what the agent's proxy is put behind to run as its user.
     """
     with ExitStack() as stack:
         made = DnsPod(stack.enter_context(linked_pod()), directory)
@@ -143,5 +145,5 @@ def dns_pod(
             stack.enter_context(running(inside, LOCAL_FORWARDER, str(log), NODE_IPV4))
         capture = ("-m", "agent", "istio-iptables", "-u", "1337", "-i", "*", "-b", "*")
         made.run(sys.executable, *capture, "--redirect-dns", *flags, user=())
-        stack.enter_context(running(inside, AGENT, wrapper=made.mounted(PROXY)))
+        stack.enter_context(running(inside, AGENT, wrapper=made.mounted(agent)))
         yield made

@@ -173,6 +173,18 @@ def test_a_resolver_on_the_loopback_makes_no_loop(tmp_path: Path) -> None:
         assert len(forwarded) == len(pod.asked()) == 1
 
 
+def test_an_agent_that_is_captured_itself_makes_no_loop(tmp_path: Path) -> None:
+    """R-21: it knows its own queries when they come back, and fails them at once."""
+    tmp_path.chmod(0o755)
+    with dns_pod(tmp_path, agent=IMPORTS) as pod:
+        upstream = pod.run("getent", "ahostsv4", "www.bing.com.", check=False)
+        table = pod.run("getent", "ahostsv4", "productpage").stdout.split()[0]
+
+        assert upstream.returncode == 2
+        assert table == "9.9.9.9"
+        assert pod.asked() == []
+
+
 def test_a_resolver_with_an_ipv6_address_is_captured(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with dns_pod(tmp_path, "--dual-stack", nameservers=(NODE_IPV6,)) as pod:

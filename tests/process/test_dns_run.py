@@ -18,7 +18,7 @@ from agent.dns.files import (
     follow,
     read_resolv_conf,
 )
-from agent.dns.messages.run import MAX_READY
+from agent.dns.messages.run import MAX_READY_BYTES
 from agent.dns.resolv_conf import ResolvConf
 from agent.dns.run import NOT_READY, serving
 from agent.dns.settings import DnsSettings
@@ -136,6 +136,17 @@ async def test_other_nameservers_and_domains_count_at_once() -> None:
         assert addresses(await client.ask(name)) == ["1.1.1.1"]
 
 
+async def test_a_file_without_nameservers_leaves_those_before(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with resolver() as upstream, dns_proxy(upstream.server) as client:
+        client.proxy.use(ResolvConf((), "other.example"))
+
+        assert addresses(await client.ask(KNOWN)) == [KNOWN_IP]
+        assert addresses(await client.ask("productpage.other.example.")) == ["9.9.9.9"]
+    assert "names no nameserver" in caplog.text
+
+
 async def test_nothing_is_kept_unless_asked_for() -> None:
     async with resolver() as upstream, dns_proxy(upstream.server) as client:
         for _ in range(2):
@@ -187,8 +198,6 @@ async def test_an_answer_says_where_it_comes_from() -> None:
         kept = await client.ask(KNOWN, use_edns=0, options=[EXPLAINED])
         client.proxy.use(ResolvConf((bad.server,)))
         nowhere = await client.ask(KNOWN, use_edns=0, options=[EXPLAINED])
-        client.proxy.use(ResolvConf())
-        nobody = await client.ask(KNOWN, "SRV", use_edns=0, options=[EXPLAINED])
 
     why = "not in the name table"
     assert reasons(table)[0].startswith("name table: alternate name of productpage.ns1.svc")
@@ -205,6 +214,8 @@ async def test_an_answer_says_where_it_comes_from() -> None:
         f"{bad.server}: SERVFAIL",
         "no nameserver has a good answer",
     ]
+    async with dns_proxy() as client:
+        nobody = await client.ask(KNOWN, "SRV", use_edns=0, options=[EXPLAINED])
     assert reasons(nobody) == [
         "only addresses (A, AAAA of class IN) are answered from the name table",
         "no nameserver has a good answer",
@@ -219,12 +230,13 @@ async def test_that_there_is_no_table_is_said_too() -> None:
     assert reasons(reply) == ["there is no name table yet"]
 
 
-async def test_more_names_than_replies_are_kept_ready_are_answered_all_the_same() -> None:
-    async with dns_proxy() as client:
-        names = [f"host-{number}.wildcard." for number in range(MAX_READY + 10)]
-        replies = [await client.ask(name) for name in (*names, names[0])]
+async def test_more_replies_than_are_kept_ready_are_right_all_the_same() -> None:
+    ips = [f"10.0.{number // 256}.{number % 256}" for number in range(1000)]
+    async with dns_proxy(table=[external("*.many", *ips)]) as client:
+        names = [f"host-{number}.many." for number in range(2 * MAX_READY_BYTES // 50_000)]
+        replies = [await client.ask(name, use_edns=0, payload=32000) for name in (*names, names[0])]
 
-    assert {tuple(addresses(reply)) for reply in replies} == {("10.10.10.10",)}
+    assert {len(addresses(reply)) for reply in replies} == {1000}
 
 
 async def test_the_resolv_conf_of_this_machine_is_used(caplog: pytest.LogCaptureFixture) -> None:

@@ -30,6 +30,8 @@ TTL_SECONDS: Final = 30
 #: A record up to its data: pointer to the owner, type, class, TTL, length. RFC 1035, section 4.1.
 RECORD: Final = struct.Struct("!HHHIH")
 POINTER: Final = 0xC000
+#: What Python adds to some bytes.
+OBJECT_BYTES: Final = 41
 IN: Final = dns.rdataclass.IN
 FAMILIES: Final[dict[int, Literal[4, 6]]] = {dns.rdatatype.A: 4, dns.rdatatype.AAAA: 6}
 
@@ -57,6 +59,8 @@ class Reply:
         self._tail = tail
         self._room = room
         self._dealt = 0
+        #: What it takes in memory, about.
+        self.size_bytes = sum(len(part) + OBJECT_BYTES for part in (head, tail, *records))
 
     def deal(self, rng: Callable[[], float]) -> bytes:
         """Return the reply in its next order; `rng` is chance, in [0, 1)."""

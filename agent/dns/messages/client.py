@@ -80,14 +80,14 @@ class Resolvers:
                 lambda server: tasks.create_task(_guarded(attempt(query, targets[server])))
             )
             try:
-                return await self._run(race, running, query)
+                patience = try_seconds(self._total_seconds, len(targets))
+                return await self._run(race, running, query, patience)
             finally:
                 running.cancel()
 
-    async def _run(self, race: Race, running: "_Running", query: Query) -> Outcome:
+    async def _run(self, race: Race, running: "_Running", query: Query, patience: float) -> Outcome:
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._total_seconds
-        patience = try_seconds(self._total_seconds, len(self._targets))
         running.begin(race.start())
         while running.servers:
             left = max(deadline - clock(), 0)
@@ -114,8 +114,10 @@ class Resolvers:
                 while True:
                     wire = await asyncio.get_running_loop().sock_recv(sock, MOST_BYTES)
                     verdict = judge(query, number, wire)
-                    if verdict != "foreign":  # which may be forged: the true one may yet come
+                    if verdict != "foreign":
                         return _result(wire, verdict)
+                    # It may be forged: the true one may yet come. A flood holds nobody else up.
+                    await asyncio.sleep(0)
 
     async def _ask_tcp(self, query: Query, target: Target) -> bytes | Failure:
         number = CHANCE.getrandbits(16)

@@ -36,8 +36,8 @@ FAMILIES: Final = {
         "histogram", "Seconds that upstream took to answer.", (0.001, 0.005, 0.01, 0.1, 1.0, 5.0)
     ),
 }
-#: Replies ready to be given again. Beyond it all are made anew.
-MAX_READY: Final = 1024
+#: Of replies ready to be given again. Beyond it all are made anew.
+MAX_READY_BYTES: Final = 1_000_000
 #: Queries upstream at once, each with a socket. More get SERVFAIL.
 MAX_FORWARDED: Final = 512
 
@@ -54,6 +54,7 @@ class Answering:
         self._names: Names | None = None
         self._conf = ResolvConf()
         self._ready: dict[bytes, Reply] = {}
+        self._ready_bytes = 0
         self._cache = Cache() if settings.cache else None
         self._resolvers = Resolvers(
             parallel=settings.parallel, total_seconds=settings.timeout_seconds
@@ -69,7 +70,7 @@ class Answering:
             conf: the resolvers.
         """
         self._names = names
-        self._ready.clear()
+        self._forget()
         if conf != self._conf:
             self._conf = conf
             self._resolvers.use(conf.servers)
@@ -106,9 +107,15 @@ class Answering:
 
     def _keep(self, query: Query, reply: Reply) -> None:
         """Give the same reply to the next one who asks the same."""
-        if len(self._ready) >= MAX_READY:
-            self._ready.clear()
-        self._ready[query.tail] = reply
+        self._ready_bytes += len(query.wire) + reply.size_bytes
+        if self._ready_bytes > MAX_READY_BYTES:
+            self._forget()
+        else:
+            self._ready[query.tail] = reply
+
+    def _forget(self) -> None:
+        self._ready.clear()
+        self._ready_bytes = 0
 
     def _break_loop(self, query: Query, most_bytes: int) -> bytes:
         """Return SERVFAIL to ourselves: a query to a resolver came back to us."""
