@@ -79,7 +79,9 @@ from agent.dns.settings import DnsSettings
 from agent.metrics import Metrics
 from tests.fakes.dns_table import DOMAIN, NAMESPACE, TABLE, serialised
 async def main():
-    settings = DnsSettings(enabled=True, namespace=NAMESPACE, domain=DOMAIN)
+    settings = DnsSettings(
+        enabled=True, namespace=NAMESPACE, domain=DOMAIN, timeout_seconds=1.0
+    )
     async with serving(settings, Metrics()) as proxy:
         await proxy.replace(serialised(TABLE))
         print("ready", flush=True)
