@@ -4,6 +4,8 @@ Source: xds-identity-dns.md sections 8.2, 8.3 and 8.8; status-lifecycle.md secti
 """
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -247,6 +249,15 @@ async def test_the_resolv_conf_of_this_machine_is_used(caplog: pytest.LogCapture
         assert proxy.problem() == NOT_READY
 
     assert "DNS listening addresses=127.0.0.1#" in caplog.text
+
+
+@pytest.mark.parametrize("module", ["agent.run", "agent.dns.run", "agent.dns.cli"])
+def test_the_library_of_messages_is_loaded_when_it_is_needed(module: str) -> None:
+    code = f"import sys, {module}; print('dns' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout == "False\n"
 
 
 def test_an_agent_that_is_the_resolver_has_a_file_of_its_own() -> None:
