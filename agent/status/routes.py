@@ -45,6 +45,7 @@ EXACT: Final = {
     ("stats", "prometheus"): Endpoint.METRICS,
     ("quitquitquit",): Endpoint.QUIT,
     ("drain",): Endpoint.DRAIN,
+    ("debug", "certs"): Endpoint.DOCUMENT,
     ("debug", "drain"): Endpoint.DOCUMENT,
     ("debug", "ndsz"): Endpoint.DOCUMENT,
 }

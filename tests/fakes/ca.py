@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -320,3 +321,16 @@ def write_files(directory: Path, pair: Pair, root: str | None = None) -> None:
     (directory / "key.pem").write_bytes(pair.key)
     if root is not None:
         (directory / "root-cert.pem").write_text(root)
+
+
+async def main(directory: Path, port: int) -> None:
+    """Issue certificates until killed; the root of the TLS certificate goes into the directory."""
+    authority, root = Authority("ca"), Root()
+    async with fake_ca(root.answer, directory / "ca", authority=authority, port=port):
+        (directory / "ca-root.pem").write_bytes(authority.root)
+        print("listening", flush=True)  # noqa: T201 - whoever started us waits for it
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -17,6 +17,7 @@ def find(path: str, query: str = "") -> Route | Redirect | None:
         ("/drain", Endpoint.DRAIN),
         ("/debug/drain", Endpoint.DOCUMENT),
         ("/debug/ndsz", Endpoint.DOCUMENT),
+        ("/debug/certs", Endpoint.DOCUMENT),
         ("/app-health/a/readyz", Endpoint.PROBE),
         ("/app-health/", Endpoint.PROBE),
         ("/app-lifecycle/a/b/c", Endpoint.PROBE),
