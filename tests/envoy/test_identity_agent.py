@@ -105,7 +105,7 @@ def pod() -> Iterator[Pod]:
                 )
             made = Pod(directory, inside)
             try:
-                block_until(lambda: made.get("healthz/ready") == "", seconds=20)
+                assert made.run(*program(), "wait").returncode == 0
                 block_until(lambda: all((directory / "out" / each).exists() for each in FILES))
                 yield made
             finally:
