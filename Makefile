@@ -4,7 +4,7 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11 /usr/bin/python3.12 /usr/bi
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: demo root test fuzz check bench clean system
+.PHONY: demo root test test-tools fuzz check bench clean system
 
 # Not the script `agent`: its first line cannot hold a path with a space.
 demo: root .venv/ready system
@@ -13,7 +13,7 @@ demo: root .venv/ready system
 root:
 	@[ "$$(id -u)" = 0 ] || { echo "make demo needs root: it makes network namespaces, sets packet filter rules in them and runs a pod there; run 'sudo make demo'"; exit 1; }
 
-test: .venv/ready .venv/libiptc system
+test: .venv/ready system test-tools .venv/libiptc
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # Draws far more than `make test` does: here, configurations for each backend of traffic capture.
@@ -34,21 +34,28 @@ clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Tools of the kernel's packet filter. Root installs them; anybody else is told what to run.
-SYSTEM := iptables nft setpriv
-PACKAGES := iptables nftables util-linux
+# $(call need,TOOLS,PACKAGES): root installs the packages that are missing; anybody else is told what to run.
+define need
+@missing=; for tool in $(1); do PATH=$$PATH:/usr/sbin:/sbin command -v $$tool >/dev/null || missing=1; done; \
+if [ -n "$$missing" ]; then \
+  if [ "$$(id -u)" = 0 ]; then echo "installing system packages: $(2)"; \
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; \
+  else echo "missing system packages; run as root: apt-get install -y $(2)"; fi; fi
+endef
+
+# Tools of the kernel's packet filter, and what ties Envoy's life to the agent's.
 system:
-	@missing=; for tool in $(SYSTEM); do PATH=$$PATH:/usr/sbin:/sbin command -v $$tool >/dev/null || missing=1; done; \
-	if [ -n "$$missing" ]; then \
-	  if [ "$$(id -u)" = 0 ]; then echo "installing system packages: $(PACKAGES)"; \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; \
-	  else echo "missing system packages; run as root: apt-get install -y $(PACKAGES)"; fi; fi
+	$(call need,iptables nft setpriv,iptables nftables util-linux)
+
+# A compiler for python-iptables, which comes as source; other people's resolvers for the DNS proxy.
+test-tools:
+	$(call need,gcc dig musl-gcc,gcc libc6-dev bind9-dnsutils musl-tools)
 
 .venv/ready: pyproject.toml constraints.txt Makefile
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-	  if [ "$$(id -u)" = 0 ]; then echo "installing system packages: python3-venv"; \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; \
-	  else echo "this Python cannot make a venv; run as root: apt-get install -y python3-venv"; exit 1; fi; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || [ "$$(id -u)" = 0 ] || \
+	  { echo "this Python cannot make a venv; run as root: apt-get install -y python3-venv"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "installing system packages: python3-venv"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; }
 	@echo "creating .venv with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv .venv
 	@echo "installing Python packages (about 60 MB, some 20 seconds)"
@@ -57,12 +64,7 @@ system:
 	@$(BIN)/python -m compileall -q agent bootstrap iptables
 	@touch $@
 
-# python-iptables comes as source. Root installs a compiler; without one its tests are skipped.
-COMPILER := gcc libc6-dev
-.venv/libiptc: .venv/ready
-	@if ! command -v gcc >/dev/null; then \
-	  if [ "$$(id -u)" = 0 ]; then echo "installing system packages: $(COMPILER)"; \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(COMPILER) >/dev/null; \
-	  else echo "no compiler, libiptc is not tested; run as root: apt-get install -y $(COMPILER)"; fi; fi
+.venv/libiptc: .venv/ready | test-tools
 	@if command -v gcc >/dev/null; then \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -c constraints.txt -e '.[libiptc]' && touch $@; fi
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -c constraints.txt -e '.[libiptc]' && touch $@; \
+	  else echo "no compiler: libiptc is not tested"; fi

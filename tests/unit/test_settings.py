@@ -236,7 +236,7 @@ def test_google_cloud_may_be_known_from_the_environment() -> None:
     ],
 )
 def test_two_of_our_own_ports_must_not_be_one(environ: dict[str, str], expected: str) -> None:
-    assert problems(**environ) == (f"{expected}: change one of them",)
+    assert problems("sidecar", DUAL, **environ) == (f"{expected}: change one of them",)
 
 
 def test_ports_that_are_off_may_be_the_same() -> None:
