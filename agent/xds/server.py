@@ -3,6 +3,7 @@
 Source: xds-identity-dns.md sections 1.3 and 2.1.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -12,7 +13,7 @@ import grpc
 from agent.server import listen
 from agent.xds.client import EOF, SERVICE, keepalive_options
 from agent.xds.discovery import Kind
-from agent.xds.endings import Ending
+from agent.xds.endings import ENVOY, Ending
 from agent.xds.settings import XdsSettings
 
 STATUS: Final = {code.value[0]: code for code in grpc.StatusCode}
@@ -20,6 +21,10 @@ STATUS: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 #: gRPC refuses a longer message than that without our seeing it, so it is never the lower limit.
 SILENT_LIMIT_BYTES: Final = 64 * 1024 * 1024
+#: Within that, grpc cancels the stream of an Envoy that is gone.
+GONE_SECONDS: Final = 0.1
+#: Given to streams that were told to end.
+END_SECONDS: Final = 1.0
 
 
 class Downstream:
@@ -33,7 +38,10 @@ class Downstream:
 
     async def read(self) -> bytes | None:
         """Return the next request; none once Envoy has half-closed."""
-        raw: Any = await self._context.read()
+        try:
+            raw: Any = await self._context.read()
+        except grpc.aio.BaseError:
+            return None  # the server was stopped
         return None if raw is EOF else raw
 
 
@@ -52,12 +60,15 @@ async def listening(settings: XdsSettings, handle: Handle) -> AsyncIterator[None
         SystemRefusedError: the socket cannot be made.
     """
     server = grpc.aio.server(options=_options(settings))
-    server.add_generic_rpc_handlers((_handlers(handle, settings.max_receive_bytes),))
+    streams = _Streams(handle, settings.max_receive_bytes)
+    server.add_generic_rpc_handlers((streams.methods(),))
     await listen(server, settings.socket_path)
     try:
         yield
     finally:
+        await streams.ended()
         await server.stop(None)
+        await streams.ended()
 
 
 def _options(settings: XdsSettings) -> list[tuple[str, int]]:
@@ -74,19 +85,46 @@ def _options(settings: XdsSettings) -> list[tuple[str, int]]:
     ]
 
 
-def _handlers(handle: Handle, limit_bytes: int) -> "grpc.GenericRpcHandler[bytes, bytes]":
-    def method(kind: Kind) -> "grpc.RpcMethodHandler[bytes, bytes]":
+class _Streams:
+    """Those of Envoy that are open, each a task of grpc's.
+
+    grpc logs a traceback of what it has to break off, so none is left to it: not a status for an
+    Envoy that is gone, and no task at the end of the loop.
+    """
+
+    def __init__(self, handle: Handle, limit_bytes: int) -> None:
+        self._handle = handle
+        self._limit_bytes = limit_bytes
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def methods(self) -> "grpc.GenericRpcHandler[bytes, bytes]":
+        """Return both ADS methods."""
+        return grpc.method_handlers_generic_handler(
+            SERVICE, {kind.value: self._method(kind) for kind in Kind}
+        )
+
+    async def ended(self) -> None:
+        """Return when all have ended, or soon."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=END_SECONDS)
+            await asyncio.sleep(0)  # for the task of grpc's that waits for each of them
+
+    def _method(self, kind: Kind) -> "grpc.RpcMethodHandler[bytes, bytes]":
         async def stream(
             _requests: object, context: "grpc.aio.ServicerContext[bytes, bytes]"
         ) -> None:
-            # At once: grpc could not end a stream whose first write, with these, still waits.
-            await context.send_initial_metadata(())
-            ending = await handle(kind, Downstream(context, limit_bytes))
-            context.set_code(STATUS[ending.code])
-            context.set_details(ending.details)
+            if task := asyncio.current_task():
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            await self._serve(kind, context)
 
         return grpc.stream_stream_rpc_method_handler(stream)
 
-    return grpc.method_handlers_generic_handler(
-        SERVICE, {kind.value: method(kind) for kind in Kind}
-    )
+    async def _serve(self, kind: Kind, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+        # At once: grpc could not end a stream whose first write, with these, still waits.
+        await context.send_initial_metadata(())
+        ending = await self._handle(kind, Downstream(context, self._limit_bytes))
+        if ending.counter == ENVOY:
+            await asyncio.sleep(GONE_SECONDS)
+        context.set_code(STATUS[ending.code])
+        context.set_details(ending.details)

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+import grpc
+
 from agent.wire import WireError
-from agent.xds.discovery import Kind
-from agent.xds.endings import ENVOY_LEFT, Ending, too_long, unreadable
+from agent.xds.discovery import Kind, read_response
+from agent.xds.endings import ENVOY_LEFT, Ending, downstream_write_failed, too_long, unreadable
 from agent.xds.resources import short_name
 from agent.xds.server import Downstream
 from agent.xds.settings import BUILTIN, XdsSettings
@@ -57,12 +59,15 @@ class LocalSession:
             self._due.set()
         return ENVOY_LEFT
 
-    async def _send(self) -> None:
+    async def _send(self) -> Ending:
         while True:
             await self._due.wait()
             self._due.clear()
             while (response := self._stream.next_response()) is not None:
-                await self._downstream.write(response)
+                try:
+                    await self._downstream.write(response)
+                except grpc.aio.BaseError as error:
+                    return downstream_write_failed(read_response(response).type_url, str(error))
 
 
 class LocalBackend:

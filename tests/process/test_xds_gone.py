@@ -1,0 +1,121 @@
+"""An Envoy that is gone without a word, as one that was killed or has crashed."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from agent.xds import run as xds
+from agent.xds.discovery import Kind, write_request
+from agent.xds.resources import CLUSTER
+from agent.xds.settings import CredentialSettings, UpstreamSettings, XdsSettings
+from tests.fakes.ads_client import AdsClient, ads_client
+from tests.fakes.link import Link, unix_link
+from tests.fakes.relay_bench import ENVOY_CANCELLED, ENVOY_ERROR, Counts
+from tests.waiting import until
+
+#: The tasks of grpc's server, one within the other. What becomes of them is told by tracebacks.
+GRPC_TASKS = {"_schedule_rpc_coro", "_handle_exceptions"}
+
+
+@contextlib.asynccontextmanager
+async def killable(
+    directory: Path, *, port: int = 1, local: str = ""
+) -> AsyncIterator[tuple[Callable[[], Awaitable[AdsClient]], Link, Counts]]:
+    """Run a relay; yield what makes a client, what makes it disappear, and what was counted."""
+    upstream = UpstreamSettings(f"127.0.0.1:{port}", False, "", CredentialSettings(), ())  # noqa: FBT003 - TLS
+    settings = XdsSettings(str(directory / "XDS"), upstream, local=local)
+    counts = Counts()
+    path = str(directory / "link")
+    async with (
+        contextlib.AsyncExitStack() as clients,
+        xds.serving(settings, count=counts.add),
+        unix_link(path, settings.socket_path) as between,
+    ):
+        yield lambda: clients.enter_async_context(ads_client(path)), between, counts
+
+
+@contextlib.asynccontextmanager
+async def silent_control_plane() -> AsyncIterator[int]:
+    """Accept connections and say nothing, so that every stream goes on; yield the port."""
+
+    writers: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+        for writer in writers:
+            writer.transport.abort()
+
+
+def grpc_tasks() -> list[str]:
+    names = (getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks())
+    return [name for name in names if name in GRPC_TASKS]
+
+
+def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        record.message
+        for record in caplog.records
+        if (record.levelno >= logging.ERROR or record.name.startswith("grpc"))
+        # Late news for the loop of the test before: grpc has one queue for all loops.
+        and "PollerCompletionQueue._handle_events" not in record.message
+    ]
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 50])
+async def test_nothing_is_left_to_be_broken_off_when_the_relay_closes_with_it(
+    turns: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An Envoy that crashes ends the agent too."""
+    caplog.set_level(logging.INFO)
+    async with silent_control_plane() as port:
+        async with killable(tmp_path, port=port) as (new_client, between, _):
+            await (await new_client()).open(Kind.DELTA).send(write_request(Kind.DELTA, CLUSTER))
+            await until(lambda: "stream opened" in caplog.text)
+            between.kill()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        left = grpc_tasks()
+
+    assert left == []
+    assert complaints(caplog) == []
+
+
+async def test_its_end_is_counted_and_no_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with killable(tmp_path, local="builtin") as (new_client, between, counts):
+        for number in range(20):
+            call = (await new_client()).open(Kind.DELTA)
+            await call.send(write_request(Kind.DELTA, CLUSTER))
+            await call.receive()
+            for _ in range(number):
+                await asyncio.sleep(0)
+            between.kill()
+            await counts.reach(ENVOY_CANCELLED, number + 1)
+
+    assert complaints(caplog) == []
+
+
+@pytest.mark.slow
+async def test_what_it_did_not_take_is_not_worth_a_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That the write has failed, or that nothing more is read: either may show first."""
+    resources = tmp_path / "resources"
+    resources.mkdir()
+    text = f'{{"@type": "{CLUSTER}", "name": "one", "alt_stat_name": "{"x" * 8_000_000}"}}'
+    (resources / "a.json").write_text(text)
+    async with killable(tmp_path, local=str(resources)) as (new_client, between, counts):
+        between.answer_bytes = 100_000
+        for number in range(10):
+            await (await new_client()).open(Kind.SOTW).send(write_request(Kind.SOTW, CLUSTER))
+            await between.stuck.wait()
+            between.kill()
+            await until(lambda: counts[ENVOY_ERROR] + counts[ENVOY_CANCELLED] > number)  # noqa: B023 - called at once
+            between.thaw()
+
+    assert complaints(caplog) == []
