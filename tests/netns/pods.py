@@ -1,16 +1,19 @@
 """A pod with a link to a node, each a network namespace, and programs to connect in them."""
 
+import atexit
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from pyroute2 import IPRoute
 
-from tests.netns.namespaces import NSENTER, Namespace, namespace
+from tests.netns.namespaces import NSENTER, ROOT, Namespace, namespace
 
 #: Connects from a source, '-' for any, and prints what it is sent, or what went wrong.
 ASK = """
@@ -66,6 +69,18 @@ def linked_pod() -> Iterator[Pod]:
 
 #: Of the system: a clone may lie where only root can look.
 PYTHON = str(Path(sys.executable).resolve())
+
+
+@cache
+def readable() -> str:
+    """Return a directory with what `python -m iptables` needs, which every user may read."""
+    directory = Path(tempfile.mkdtemp(prefix="mesh-agent-tests-"))
+    atexit.register(shutil.rmtree, directory)
+    directory.chmod(0o755)
+    shutil.copytree(ROOT / "iptables", directory / "iptables")
+    for path in (directory / "iptables").rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return str(directory)
 
 
 def become(uid: int, gid: int) -> tuple[str, ...]:

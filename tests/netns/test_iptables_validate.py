@@ -1,6 +1,5 @@
 """Validation with real connections, as the injected container runs it and as root."""
 
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ from subprocess import CompletedProcess
 import pytest
 import yaml
 
-from tests.netns.pods import Pod, become, linked_pod, running
+from tests.netns.pods import PYTHON, Pod, become, linked_pod, readable, running
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -51,7 +50,11 @@ def run(
     pod: Pod, *argv: str, wrapper: tuple[str, ...] = (), status: int = 0, **environ: str
 ) -> CompletedProcess[str]:
     done = pod.inside.run(
-        sys.executable, "-m", "iptables", *argv, check=False, wrapper=wrapper, environ=environ
+        PYTHON,
+        *("-m", "iptables", *argv),
+        check=False,
+        wrapper=wrapper,
+        environ={"PYTHONPATH": readable(), **environ},
     )
     assert done.returncode == status, done.stdout + done.stderr
     return done
