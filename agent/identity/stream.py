@@ -63,9 +63,12 @@ class SdsStream:
             return Reaction(Meaning.STALE)
         if not request.nonce:
             self._subscribed.clear()
-        before = self._subscribed
-        self._subscribed = {name: before.get(name) for name in request.names}
-        added = tuple(name for name in self._subscribed if name not in before)
+        wanted = dict.fromkeys(request.names)
+        for name in [name for name in self._subscribed if name not in wanted]:
+            del self._subscribed[name]
+        # The names that are there stay the same objects: others hold them, too.
+        added = tuple(name for name in wanted if name not in self._subscribed)
+        self._subscribed |= dict.fromkeys(added)
         return Reaction(Meaning.SUBSCRIBE if added else Meaning.ACK, added)
 
     def names(self) -> Collection[str]:

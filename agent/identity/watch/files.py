@@ -72,7 +72,7 @@ class Watches:
         self._inotify = INotify()
         self._users: dict[int, set[str]] = {}  #: by watch
         self._places: dict[int, str] = {}  #: the directory of a watch
-        self._watched: dict[str, set[int]] = {}  #: by user
+        self._watched: dict[str, tuple[int, ...]] = {}  #: by user; few each, of thousands
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when something has changed."""
@@ -99,18 +99,18 @@ class Watches:
             else:
                 wanted.add(watch)
                 self._places[watch] = place
-        before = self._watched.get(user, set())
-        self._watched[user] = wanted
+        before = self._watched.get(user, ())
+        self._watched[user] = tuple(wanted)
         for watch in wanted:
             self._users.setdefault(watch, set()).add(user)
-        for watch in before - wanted:
+        for watch in set(before) - wanted:
             self._leave(watch, user)
         if problem:
             raise problem
 
     def remove(self, user: str) -> None:
         """Forget a user."""
-        for watch in self._watched.pop(user, set()):
+        for watch in self._watched.pop(user, ()):
             self._leave(watch, user)
 
     def changed(self) -> set[str]:
@@ -140,5 +140,5 @@ class Watches:
 
     def _forget(self, watch: int) -> None:
         for user in self._users.pop(watch, set()):
-            self._watched[user].discard(watch)
+            self._watched[user] = tuple(each for each in self._watched[user] if each != watch)
         self._places.pop(watch, None)

@@ -37,8 +37,6 @@ WATCHER_FAILURES: Final = "num_file_watcher_failures_total"
 SECRET_FAILURES: Final = "num_file_secret_failures_total"  # noqa: S105 - the name of a metric
 
 Content = KeyPair | Roots | bytes  #: bytes are a CRL
-#: Of each file: device, inode, size, and when content and inode changed; None if it is not there.
-Signature = tuple[tuple[int, ...] | None, ...]
 
 
 class Watched:
@@ -56,14 +54,17 @@ class Watched:
         self.paths = FileResource(*(path and os.path.join(here, path) for path in files))  # noqa: PTH118 - strings
         self.read = read
         self.content: Content | None = None
-        self.signature: Signature = ()
+        self.signature = 0
         self.is_watched = False
         self.failures = 0  #: in a row, since the last event
         self.failing_since = 0.0
         self.problem = ""
 
-    def look(self) -> Signature:
-        """Return what tells, without reading, that the files are not as they were."""
+    def look(self) -> int:
+        """Return what tells, without reading, that the files are not as they were.
+
+        It stands for device, inode, size, and when content and inode changed, of each file.
+        """
         found: list[tuple[int, ...] | None] = []
         for path in filter(None, self.paths):
             try:
@@ -73,7 +74,7 @@ class Watched:
             else:
                 times = (seen.st_mtime_ns, seen.st_ctime_ns)
                 found.append((seen.st_dev, seen.st_ino, seen.st_size, *times))
-        return tuple(found)
+        return hash(tuple(found))
 
 
 def kernel_watches() -> "Watches":
@@ -202,6 +203,7 @@ class FileSecrets:
                 log.debug("! not readable yet name=%s reason=%r", watched.name, str(error))
             else:
                 watched.signature = signature
+                await asyncio.sleep(0)  # a request may ask for hundreds, each takes 0.5 ms
                 return
             await asyncio.sleep(delay)
 
