@@ -1,6 +1,6 @@
 """What a workload's identity costs: the first certificate, its renewal, and memory.
 
-Method, all with a CA over TLS on loopback in a process of its own:
+Method, all with a control plane that is also the CA, over TLS on loopback, in another process:
 
 - child: wall and CPU time of the process that makes a key and its CSR;
 - CSR to secret: a CSR is ready; from Envoy's request on the SDS socket until the secret arrives,
@@ -59,7 +59,7 @@ from tests.fakes.sds_client import SdsClient, sds_client
 
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 SHARED = Path(__file__).with_name("shared")
-CA_PORT = 15013
+CA_PORT = 15012
 SERVER_NAME = "istiod.istio-system.svc"
 SPIFFE_ID = "spiffe://cluster.local/ns/default/sa/default"
 KINDS = {"RSA 2048": KeySettings(SPIFFE_ID), "ECDSA P-256": KeySettings(SPIFFE_ID, elliptic=True)}
@@ -107,7 +107,7 @@ async def workload(folder: Path, csr: Csr) -> AsyncIterator[SdsClient]:
 
     address = Address(f"localhost:{CA_PORT}", SERVER_NAME, tls=True, send_token=True)
     settings = AuthoritySettings(
-        (address,), root=str(folder / "ca-root.pem"), token_path=str(folder / "token")
+        (address,), root=str(folder / "root-cert.pem"), token_path=str(folder / "token")
     )
     made = Workload(
         RotationSettings(),
@@ -144,8 +144,7 @@ def pod(root: Path, changes: Mapping[str, str]) -> Iterator[Started]:
     """Run an agent in a folder that nobody has used, with ADS and the CA."""
     folder = make_pod(root / "pod")
     shutil.copy(root / "root-cert.pem", folder / "var/run/secrets/istio")
-    environ = {"CA_ADDR": f"localhost:{CA_PORT}", "CA_ROOT_CA": str(root / "ca-root.pem")}
-    with started([AGENT, *ARGUMENTS], folder, {**environ, **changes}) as run:
+    with started([AGENT, *ARGUMENTS], folder, changes) as run:
         yield run
     shutil.rmtree(folder)
 
@@ -244,10 +243,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="bench-identity-", dir=VOLUMES) as name:
         root = Path(name)
         asyncio.run(measure_child())
-        with (
-            server("-m", "tests.fakes.ca", name, str(CA_PORT)),
-            server(str(SHARED / "control_plane.py"), name, str(root / "unused")),
-        ):
+        with server(str(SHARED / "control_plane.py"), name, str(root / "unused")):
             asyncio.run(measure_secret(root))
             measure_start(root)
             measure_memory(root)

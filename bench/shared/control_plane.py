@@ -1,8 +1,9 @@
 """A control plane with one cluster and one listener: `python control_plane.py FOLDER SOCKET`.
 
 Serves ADS, both variants, with TLS on localhost:15012 and, for an Envoy without an agent, in clear
-on a Unix socket. Writes its root certificate to FOLDER/root-cert.pem and `listening` to standard
-output. Sends each type once per stream, and never looks at what it is told.
+on a Unix socket. Sends each type once per stream, and never looks at what it is told. On the same
+port it signs whatever certificate is asked for. Writes its root certificate to FOLDER/root-cert.pem
+and `listening` to standard output.
 """
 
 import datetime as dt
@@ -16,6 +17,7 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
 from envoy.config.listener.v3.listener_pb2 import Listener
 from envoy.extensions.filters.network.tcp_proxy.v3.tcp_proxy_pb2 import TcpProxy
@@ -30,6 +32,8 @@ from envoy.service.discovery.v3.discovery_pb2 import (
 from google.protobuf.any_pb2 import Any
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
+
+from agent.wire import fields, message
 
 ADDRESS = "localhost:15012"
 #: What the agent expects of a control plane on localhost.
@@ -91,38 +95,63 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):
                 yield request.type_url
 
 
-def certificate(folder: Path) -> grpc.ServerCredentials:
-    """Return the server's identity, signed by itself, and write it for those who must trust it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "bench")])
-    now = dt.datetime.now(dt.UTC)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(SERVER_NAME)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = signed.public_bytes(serialization.Encoding.PEM)
-    (folder / "root-cert.pem").write_bytes(pem)
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    return grpc.ssl_server_credentials([(private, pem)])
+class Authority:
+    """A root, which is also the server's certificate, and signs for others."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "bench")])
+        names = x509.SubjectAlternativeName([x509.DNSName(SERVER_NAME)])
+        constraints = x509.BasicConstraints(ca=True, path_length=None)
+        builder = self._builder(self._key.public_key(), names)
+        signed = builder.add_extension(constraints, critical=True).sign(self._key, hashes.SHA256())
+        self.pem = signed.public_bytes(serialization.Encoding.PEM)
+
+    def credentials(self) -> grpc.ServerCredentials:
+        private = self._key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        return grpc.ssl_server_credentials([(private, self.pem)])
+
+    def sign(self, raw: bytes, _: grpc.ServicerContext) -> bytes:
+        """Answer an IstioCertificateRequest: its first field is the CSR."""
+        csr = next(raw[start:end] for number, _, start, end in fields(raw) if number == 1)
+        request = x509.load_pem_x509_csr(csr)
+        names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        signed = self._builder(request.public_key(), names).sign(self._key, hashes.SHA256())
+        return message((1, signed.public_bytes(serialization.Encoding.PEM)), (1, self.pem))
+
+    def handler(self) -> "grpc.GenericRpcHandler[bytes, bytes]":
+        method = grpc.unary_unary_rpc_method_handler(self.sign)
+        service = "istio.v1.auth.IstioCertificateService"
+        return grpc.method_handlers_generic_handler(service, {"CreateCertificate": method})
+
+    def _builder(
+        self, key: CertificatePublicKeyTypes, names: x509.SubjectAlternativeName
+    ) -> x509.CertificateBuilder:
+        now = dt.datetime.now(dt.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(self._name)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(hours=1))
+            .not_valid_after(now + dt.timedelta(days=1))
+            .add_extension(names, critical=False)
+        )
 
 
 def main(folder: str, socket: str) -> None:
     """Serve until killed."""
     server = grpc.server(ThreadPoolExecutor(16))
     ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(Discovery(), server)
-    server.add_secure_port(ADDRESS, certificate(Path(folder)))
+    authority = Authority()
+    Path(folder, "root-cert.pem").write_bytes(authority.pem)
+    server.add_generic_rpc_handlers((authority.handler(),))
+    server.add_secure_port(ADDRESS, authority.credentials())
     server.add_insecure_port(f"unix:{socket}")
     server.start()
     print("listening", flush=True)

@@ -343,7 +343,7 @@ async def test_a_look_finds_what_no_event_told(tmp_path: Path) -> None:
         write_files(tmp_path, PAIRS[0])
         await bench.pair(tmp_path)
         for watch in list(bench.secrets._watches._users):  # type: ignore[union-attr]  # noqa: SLF001 - the kernel's part
-            bench.secrets._watches._inotify.rm_watch(watch)  # type: ignore[union-attr]  # noqa: SLF001 - as above
+            bench.secrets._watches._inotify.remove(watch)  # type: ignore[union-attr]  # noqa: SLF001 - as above
         await until(lambda: not bench.secrets._watches._users)  # type: ignore[union-attr]  # noqa: SLF001 - as above
 
         replace_pair(tmp_path, PAIRS[1])

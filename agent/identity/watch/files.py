@@ -14,12 +14,15 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from inotify_simple import Event, INotify, flags
+from agent.inotify import files as inotify
+from agent.inotify.files import Event, Inotify
 
 #: A file is looked at when it is complete: closed, or renamed into place.
-COMPLETED: Final = flags.CLOSE_WRITE | flags.MOVED_TO | flags.MOVED_FROM | flags.DELETE
+COMPLETED: Final = inotify.CLOSE_WRITE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE
 #: A new link or directory is complete at once; a new file is not.
-EVENTS: Final = COMPLETED | flags.CREATE | flags.DELETE_SELF | flags.MOVE_SELF | flags.ONLYDIR
+NEW: Final = inotify.CREATE
+GONE: Final = inotify.DELETE_SELF | inotify.MOVE_SELF
+EVENTS: Final = COMPLETED | NEW | GONE | inotify.ONLYDIR
 MAX_LINKS: Final = 40  #: as the kernel has it, path_resolution(7)
 
 
@@ -69,15 +72,14 @@ class Watches:
 
     def __init__(self) -> None:
         """Raise OSError if the kernel gives no more to this user."""
-        self._inotify = INotify()
+        self._inotify = Inotify()
         self._users: dict[int, set[str]] = {}  #: by watch
         self._places: dict[int, str] = {}  #: the directory of a watch
         self._watched: dict[str, tuple[int, ...]] = {}  #: by user; few each, of thousands
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when something has changed."""
-        descriptor: int = self._inotify.fileno()
-        return descriptor
+        return self._inotify.fileno()
 
     def close(self) -> None:
         """Give up all watches."""
@@ -93,7 +95,7 @@ class Watches:
         wanted: set[int] = set()
         for place in set[str]().union(*map(directories, paths)):
             try:
-                watch = self._inotify.add_watch(place, EVENTS)
+                watch = self._inotify.add(place, EVENTS)
             except OSError as error:
                 problem = error
             else:
@@ -116,27 +118,27 @@ class Watches:
     def changed(self) -> set[str]:
         """Return the users for whom something may have changed since the last time."""
         users: set[str] = set()
-        for event in self._inotify.read(timeout=0):
-            if event.mask & flags.Q_OVERFLOW:
+        for event in self._inotify.read():
+            if event.mask & inotify.Q_OVERFLOW:
                 return set(self._watched)
-            if event.mask & flags.IGNORED:  # the directory is gone, and its watch with it
-                self._forget(event.wd)
+            if event.mask & inotify.IGNORED:  # the directory is gone, and its watch with it
+                self._forget(event.watch)
             elif not self._is_unfinished(event):
-                users |= self._users.get(event.wd, set())
+                users |= self._users.get(event.watch, set())
         return users
 
     def _is_unfinished(self, event: Event) -> bool:
         """Return whether a file was made that somebody is about to write."""
-        if not event.mask & flags.CREATE or event.mask & flags.ISDIR:
+        if not event.mask & NEW or event.mask & inotify.ISDIR:
             return False
-        return _link(f"{self._places.get(event.wd)}/{event.name}") is None
+        return _link(f"{self._places.get(event.watch)}/{event.name}") is None
 
     def _leave(self, watch: int, user: str) -> None:
         users = self._users.get(watch, set())
         users.discard(user)
         if not users and watch in self._users:
             self._forget(watch)
-            self._inotify.rm_watch(watch)
+            self._inotify.remove(watch)
 
     def _forget(self, watch: int) -> None:
         for user in self._users.pop(watch, set()):
