@@ -206,6 +206,8 @@ def _authority(read: Reader, discovery_address: str, *, used: bool) -> Authority
     anywhere = read.take("AGENT_CA_PLAINTEXT_TOKEN", parse_bool, default=False)
     parts = (part.strip() for part in (configured or discovery_address).split(","))
     addresses = [_address(part, name, anywhere=anywhere) for part in parts if part]
+    if configured and not addresses:
+        read.errors.append(f"CA_ADDR={configured!r}: expected host:port, or nothing for istiod")
     for address in addresses if used and configured else ():
         host, _, port = address.target.rpartition(":")
         if not (host and port.isdigit()):

@@ -61,6 +61,9 @@ class SdsCall:
             request.error_detail.message = error
         await self._call.write(request.SerializeToString())
 
+    async def send_raw(self, message: bytes) -> None:
+        await self._call.write(message)
+
     async def acknowledge(self, reply: Reply, *names: str) -> None:
         await self.ask(*(names or reply.names), nonce=reply.nonce, version=reply.version)
 

@@ -384,6 +384,19 @@ async def test_what_is_served_is_shown_without_the_key(tmp_path: Path) -> None:
     assert reply.key().decode() not in str(shown)
 
 
+async def test_a_defect_of_ours_does_not_stay_hidden(tmp_path: Path) -> None:
+    """A renewal that has silently stopped would take the service down half a day later."""
+
+    def defect(_: CsrCall) -> list[str]:
+        clock.now = None  # type: ignore[method-assign, assignment]  # the defect
+        return refuse(_)
+
+    clock = FakeClock()
+    with pytest.raises(TypeError, match="not callable"):
+        async with issuing(tmp_path, defect, clock=clock):
+            await asyncio.Event().wait()
+
+
 async def test_local_resources_ask_for_nothing_that_nobody_needs(tmp_path: Path) -> None:
     """Where there is no control plane there is no CA either, perhaps."""
     async with issuing(tmp_path, warm_up=False) as (bench, ca):

@@ -217,6 +217,15 @@ async def test_who_does_not_say_who_it_is_gets_nothing(bench: Bench) -> None:
     )
 
 
+async def test_what_is_no_request_ends_the_stream(bench: Bench) -> None:
+    call = bench.client.open()
+    await call.send_raw(b"\x0a")
+
+    code, details = await call.status()
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert details.startswith("request cannot be read")
+
+
 @pytest.mark.parametrize("method", ["DeltaSecrets", "FetchSecrets"])
 async def test_other_methods_are_not_implemented(bench: Bench, method: str) -> None:
     call = bench.client.open(method)

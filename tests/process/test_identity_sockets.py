@@ -10,7 +10,13 @@ import grpc
 import pytest
 
 from agent.errors import AgentError, SystemRefusedError
+from agent.identity.modes import FILES_SOCKET, OWN_SOCKET
 from agent.identity.sockets.client import Found, is_served, look
+from agent.process import identify
+from agent.proxy_flags import PROXY_FLAGS
+from agent.settings import World, parse_settings
+from bootstrap.node import build_node
+from iptables.flags import parse_flags
 
 WORKLOADS = "var/run/secrets/workload-spiffe-uds"
 CREDENTIALS = "var/run/secrets/credential-uds"
@@ -166,3 +172,22 @@ def test_what_cannot_be_removed_is_named() -> None:
         SystemRefusedError, match=r"nobody answers there .*, and it cannot be removed"
     ):
         look("socket")
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_envoy_and_the_control_plane_learn_who_is_in_charge(served: bool) -> None:  # noqa: FBT001 - a parameter
+    """Section 4.2: metadata, and the agent's own socket beside the other one."""
+    environ = {"POD_NAME": "web-1", "POD_NAMESPACE": "shop", "INSTANCE_IP": "10.0.0.5"}
+    world = World(None, None, None, interface_addresses=(), cpus=1)
+    settings, _ = parse_settings(parse_flags(PROXY_FLAGS, ["sidecar"]), environ, world)
+    with contextlib.ExitStack() as stack:
+        if served:
+            for name in (WORKLOADS, CREDENTIALS):
+                stack.enter_context(sds_server(Path(name) / "socket"))
+        settings, mode = identify(settings)
+    node, _ = build_node(settings.node)
+
+    assert mode.files_only is served
+    assert mode.socket_path == (FILES_SOCKET if served else OWN_SOCKET)
+    given = {key: node.metadata.get(key) for key in ("credential", "file-credential")}
+    assert given == dict.fromkeys(given, "true" if served else None)

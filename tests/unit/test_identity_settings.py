@@ -140,6 +140,7 @@ def test_the_token_leaves_the_pod_under_tls_only(
         ({"ECC_SIGNATURE_ALGORITHM": "RSA"}, "ECC_SIGNATURE_ALGORITHM='RSA': expected 'ECDSA'"),
         ({"WORKLOAD_RSA_KEY_SIZE": "1024"}, "WORKLOAD_RSA_KEY_SIZE=1024: expected 2048 to"),
         ({"CA_ADDR": "nonsense"}, "CA_ADDR='nonsense': expected host:port"),
+        ({"CA_ADDR": " , "}, "CA_ADDR=' , ': expected host:port, or nothing for istiod"),
         ({"CA_PROVIDER": "GoogleCAS"}, 'CA provider "GoogleCAS" not registered'),
         ({"CA_ADDR": "meshca.googleapis.com:443"}, 'CA provider "GoogleCA" not registered'),
         (
