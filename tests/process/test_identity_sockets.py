@@ -59,6 +59,7 @@ def listener(path: Path, behave: Callable[[socket.socket], None] | None) -> Iter
                     seen.append(1)
                     with connection:
                         assert behave
+                        connection.recv(65536)  # or the client could not even send
                         behave(connection)
 
         thread = threading.Thread(target=accept)
