@@ -1,6 +1,7 @@
 """Resource files into resources: the forms that are taken, and what is said of the others."""
 
 import json
+import sys
 
 import pytest
 from envoy.config.cluster.v3 import cluster_pb2
@@ -8,7 +9,8 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 
-from agent.xds.local.convert import FileError, convert
+from agent.xds.local.convert import convert
+from agent.xds.local.parse import FileError
 from agent.xds.resources import CLUSTER, ENDPOINT, LISTENER
 
 ONE = f'"@type": {CLUSTER}\nname: one\nconnect_timeout: 5s\n'
@@ -126,6 +128,42 @@ def test_what_is_wrong_is_said_with_its_place(name: str, text: str, reason: str)
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_not_utf8_is_said_too() -> None:
-    with pytest.raises(FileError, match=r"^a\.yaml:1: is not UTF-8"):
-        convert({"a.yaml": b"\xff"})
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ("metadata: {typed_filter_metadata: {a: {'@type': 5}}}", "AttributeError 'int' object"),
+        ("alt_stat_name: [1]", "Failed to parse alt_stat_name"),
+        ('alt_stat_name: "\\ud800"', "Unpaired surrogate"),
+        ("1: 2\n'2': 3", "Failed to parse 1 field"),
+        (f"lb_subset_config: {'{a: ' * 90}1{'}' * 90}", 'no field named "a"'),
+    ],
+)
+def test_whatever_protobuf_makes_of_a_value_the_file_is_named(fields: str, reason: str) -> None:
+    with pytest.raises(FileError) as caught:
+        convert({"a.yaml": f"{ONE}---\n{TWO}{fields}\n".encode()})
+
+    assert str(caught.value).startswith("a.yaml:5: ")
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["os.path", "this.Foo", "antigravity.X", "google.nothing.X", "envoy", "", "...", "5",
+     "envoy.config.cluster.v3.cluster_pb2.Cluster"],
+)  # fmt: skip
+def test_a_file_does_not_choose_what_is_imported(name: str) -> None:
+    before = set(sys.modules)
+
+    with pytest.raises(FileError, match=rf"^a\.yaml:1: there is no type '{name}'$"):
+        convert({"a.yaml": f'"@type": "{name}"\nname: x\n'.encode()})
+
+    assert not {"this", "antigravity"} & (set(sys.modules) - before)
+
+
+def test_it_is_told_which_file_is_read() -> None:
+    begun: list[str] = []
+
+    with pytest.raises(FileError):
+        convert(encoded({"a_yaml": ONE, "b_yaml": "x", "c_yaml": TWO}), begun.append)
+
+    assert begun == ["a.yaml", "b.yaml"]
