@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
@@ -16,9 +16,14 @@ from agent.xds.server import Downstream
 from agent.xds.settings import BUILTIN, XdsSettings
 from agent.xds.snapshot import ServedStream, Snapshot
 
+if TYPE_CHECKING:
+    from agent.xds.local.files import ResourceDirectory
+
 log = logging.getLogger(__name__)
 
 DIRECTORY: Final = "local resources"
+WATCH: Final = "watch"
+RETRY_SECONDS: Final = 30.0
 
 #: Says what is wrong with a thing, or that nothing is any more.
 Note = Callable[[str, str | None], None]
@@ -77,6 +82,8 @@ class LocalBackend:
         self._note = note
         self.snapshot = snapshot
         self.sessions: set[LocalSession] = set()
+        self._unwatched: str | None = None
+        self._refused: str | None = None
 
     async def open(self, kind: Kind, downstream: Downstream, _number: int) -> LocalSession:
         """Return a session for a stream of Envoy."""
@@ -97,6 +104,7 @@ class LocalBackend:
         """Serve another snapshot from now on."""
         log.info("serving local resources version=%s", snapshot.version)
         self._note(DIRECTORY, None)
+        self._refused = None
         self.snapshot = snapshot
         for session in self.sessions:
             session.replace(snapshot)
@@ -104,8 +112,17 @@ class LocalBackend:
     def refuse(self, problem: str) -> None:
         """Say why there is no other snapshot; the last one stays."""
         kept = f"version {self.snapshot.version} stays in force" if self.snapshot else "none served"
-        log.error("local resources not taken (%s) reason=%r", kept, problem)
+        if problem != self._refused:  # what does not change is looked at again and again
+            log.error("local resources not taken (%s) reason=%r", kept, problem)
+        self._refused = problem
         self._note(DIRECTORY, f"{DIRECTORY}: {problem}")
+
+    def unwatched(self, problem: str | None) -> None:
+        """Say why changes are noticed late, none if they are not."""
+        if problem is not None and problem != self._unwatched:
+            log.warning("local resources are not watched reason=%r", problem)
+        self._unwatched = problem
+        self._note(WATCH, problem and f"{DIRECTORY}: {problem}")
 
 
 @asynccontextmanager
@@ -121,14 +138,27 @@ async def local_backend(settings: XdsSettings, note: Note) -> AsyncIterator[Loca
         ipv4, ipv6, tproxy = settings.ipv4, settings.ipv6, settings.tproxy
         yield LocalBackend(note, passthrough(ipv4=ipv4, ipv6=ipv6, tproxy=tproxy))
         return
-    from agent.xds.local.files import ResourceDirectory, follow  # noqa: PLC0415 - a slow import
+    from agent.xds.local.files import ResourceDirectory  # noqa: PLC0415 - a slow import
 
     directory = ResourceDirectory(settings.local)
     backend = LocalBackend(note)
     # No task group: it would wrap what the body raises in an exception group.
-    following = asyncio.create_task(follow(directory, backend))
+    following = asyncio.create_task(_follow(directory, backend))
     try:
         yield backend
     finally:
         following.cancel()
         await asyncio.wait((following,))
+
+
+async def _follow(directory: "ResourceDirectory", backend: LocalBackend) -> None:
+    """Follow the directory for ever, whatever becomes of following it."""
+    from agent.xds.local.files import follow  # noqa: PLC0415 - as above
+
+    while True:
+        try:
+            await follow(directory, backend)
+        except Exception as error:
+            log.exception("local resources are not followed retry_in_seconds=%g", RETRY_SECONDS)
+            backend.refuse(f"not followed for {RETRY_SECONDS:g} s: {error!r}")
+        await asyncio.sleep(RETRY_SECONDS)
