@@ -25,13 +25,16 @@ WORKERS: Final = "listener_manager.workers_started"
 LIVE: Final = 0
 STATES: Final = {1: "DRAINING", 2: "PRE_INITIALIZING", 3: "INITIALIZING"}
 FAILED: Final = "failed to get readiness stats: "
+ISTIOD: Final = "XDS server (is Istiod running?)"
+LOCAL: Final = "AGENT_LOCAL_XDS"
 
 
-def judge_config(stats: str) -> str | None:
+def judge_config(stats: str, source: str = ISTIOD) -> str | None:
     """Return why Envoy's configuration is not complete, None if it is.
 
     Args:
         stats: what Envoy answers to CONFIG_TARGET; a counter that is not there is 0.
+        source: where the configuration comes from, ISTIOD or LOCAL.
     """
     try:
         cds, cds_rejected, lds, lds_rejected = (
@@ -44,7 +47,7 @@ def judge_config(stats: str) -> str | None:
     if cds and lds:
         return None
     if not cds and not lds:
-        text = "config not received from XDS server (is Istiod running?)"
+        text = f"config not received from {source}"
     elif cds_rejected or lds_rejected:
         text = "config received from XDS server, but was rejected"
     else:

@@ -22,8 +22,10 @@ from agent.status.readiness import (
     CONFIG_TARGET,
     CONFIG_TIMEOUT_SECONDS,
     FAILED,
+    ISTIOD,
     LIVE_TARGET,
     LIVE_TIMEOUT_SECONDS,
+    LOCAL,
     judge_config,
     judge_live,
 )
@@ -74,11 +76,17 @@ class Readiness:
             self._reason = reason
         return reason
 
-    def explain(self, reason: str) -> str:
-        """Return a reason with its duration and with what else is worth knowing, as lines."""
-        remarks = [remark for detail in self._hooks.details if (remark := detail())]
-        seconds = time.monotonic() - self._since
-        return "".join(f"{line}\n" for line in (reason, *remarks, f"not ready for {seconds:.1f}s"))
+    def explain(self, reason: str | None) -> str:
+        """Return what is wrong, as lines: a reason with its duration, and what else there is.
+
+        A pod that is ready may have something to say too, such as that a changed file of its
+        configuration was refused.
+        """
+        lines = [remark for detail in self._hooks.details if (remark := detail())]
+        if reason is not None:
+            seconds = time.monotonic() - self._since
+            lines = [reason, *lines, f"not ready for {seconds:.1f}s"]
+        return "".join(f"{line}\n" for line in lines)
 
     async def _find_reason(self) -> str | None:
         if cause := self._hooks.terminating():
@@ -94,7 +102,7 @@ class Readiness:
         if (starts := self._hooks.starts()) != self._starts:
             self._starts, self._has_config, self._is_live = starts, False, False
         if not self._has_config:
-            reason = await self._ask(CONFIG_TARGET, CONFIG_TIMEOUT_SECONDS, judge_config)
+            reason = await self._ask(CONFIG_TARGET, CONFIG_TIMEOUT_SECONDS, self._judge_config)
             if reason:
                 return reason
             self._has_config = True
@@ -104,6 +112,9 @@ class Readiness:
                 return reason
             self._note_live()
         return None
+
+    def _judge_config(self, stats: str) -> str | None:
+        return judge_config(stats, LOCAL if self._settings.is_local else ISTIOD)
 
     async def _ask(
         self, target: str, seconds: float, judge: Callable[[str], str | None], prefix: str = ""
@@ -181,9 +192,8 @@ class StatusServer:
 
     async def _ready(self) -> Reply:
         reason = await self._readiness.check()
-        if reason is None:
-            return Reply(OK)
-        return Reply(503, self._readiness.explain(reason).encode(), SAFE_TEXT)
+        text = self._readiness.explain(reason).encode("utf-8", "surrogateescape")
+        return Reply(OK if reason is None else 503, text, SAFE_TEXT if text else ())
 
     async def _probe(self, path: str, request: Request) -> Reply:
         probe = self._settings.probes.probers.get(path)

@@ -6,7 +6,7 @@ Source: status-lifecycle.md section 2.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from agent.reader import Reader, parse_bool, parse_port
+from agent.reader import Reader, parse_bool, parse_port, parse_text
 from agent.status.probes import Probe, parse_probers
 from agent.status.scrape import Target, parse_annotations
 
@@ -48,6 +48,8 @@ class StatusSettings(NamedTuple):
     probes: ProbeSettings = ProbeSettings()
     scrape: ScrapeSettings = ScrapeSettings()
     profiling: bool = True
+    #: Nobody but this agent configures Envoy. AGENT_LOCAL_XDS.
+    is_local: bool = False
 
 
 def parse_status(
@@ -83,6 +85,7 @@ def parse_status(
         probes=_parse_probes(read, instance_ip, ipv6=ipv6),
         scrape=_parse_scrape(read, port, is_sidecar=is_sidecar, envoy_enabled=envoy_enabled),
         profiling=profiling,
+        is_local=bool(read.take("AGENT_LOCAL_XDS", parse_text, default="")),
     )
 
 

@@ -75,6 +75,7 @@ async def status_server(
     probes: ProbeSettings = ProbeSettings(),  # noqa: B008 -- immutable
     scrape: ScrapeSettings = ScrapeSettings(envoy_port=None),  # noqa: B008 -- immutable
     profiling: bool = True,
+    is_local: bool = False,
     agent: Agent | None = None,
 ) -> AsyncIterator[Status]:
     """Serve on any port; admin port 1 is refused."""
@@ -87,6 +88,7 @@ async def status_server(
         probes=probes,
         scrape=scrape,
         profiling=profiling,
+        is_local=is_local,
     )
     async with serving(settings, agent.hooks(), agent.metrics) as port:
         yield Status(port, agent)

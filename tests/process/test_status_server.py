@@ -52,6 +52,27 @@ async def test_unready_is_503_with_the_reason_in_its_body() -> None:
     assert duration.startswith("not ready for 0.")
 
 
+async def test_ready_says_what_is_wrong_all_the_same() -> None:
+    """As of a changed file that was refused: the last good one stays in force."""
+    agent = Agent()
+    agent.details += [lambda: "b.yaml:1: is not YAML", lambda: None, lambda: "caf\udce9: refused"]
+    async with status_server(envoy_enabled=False, agent=agent) as status:
+        response = await status.ask("/healthz/ready")
+
+    assert response.status == 200
+    assert response.body == b"b.yaml:1: is not YAML\ncaf\xe9: refused\n"
+    assert types(response) == ("text/plain; charset=utf-8", "nosniff")
+
+
+async def test_istiod_is_not_asked_for_where_none_is_used() -> None:
+    admin = Admin()
+    admin.stats = ""
+    async with web_server(admin) as port, status_server(admin_port=port, is_local=True) as status:
+        response = await status.ask("/healthz/ready")
+
+    assert response.body.startswith(b"config not received from AGENT_LOCAL_XDS: cds updates: 0 ")
+
+
 async def test_an_admin_port_that_does_not_answer_as_it_must_is_the_reason() -> None:
     admin = Admin()
     async with web_server(admin) as port, status_server(admin_port=port) as status:

@@ -1,6 +1,6 @@
 import pytest
 
-from agent.status.readiness import CONFIG_TARGET, LIVE_TARGET, judge_config, judge_live
+from agent.status.readiness import CONFIG_TARGET, LIVE_TARGET, LOCAL, judge_config, judge_live
 
 CDS = "cluster_manager.cds.update_success: {}\ncluster_manager.cds.update_rejected: {}\n"
 LDS = "listener_manager.lds.update_success: {}\nlistener_manager.lds.update_rejected: {}\n"
@@ -16,6 +16,13 @@ def test_the_filters_are_sent_literally() -> None:
     )
     assert LIVE_TARGET == (
         r"/stats?usedonly&filter=^(server\.state|listener_manager\.workers_started)"
+    )
+
+
+def test_local_resources_are_not_istiods() -> None:
+    assert judge_config("", LOCAL) == (
+        "config not received from AGENT_LOCAL_XDS: "
+        "cds updates: 0 successful, 0 rejected; lds updates: 0 successful, 0 rejected"
     )
 
 

@@ -1,3 +1,5 @@
+import pytest
+
 from agent.reader import Reader
 from agent.status.probes import HttpProbe
 from agent.status.scrape import Target
@@ -109,3 +111,14 @@ def test_what_is_not_done_as_asked_is_a_warning() -> None:
         ),
         "ENABLE_PROBE_KEEPALIVE_CONNECTIONS is ignored: each probe has its own connection",
     ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "is_local"),
+    [({}, False), ({"AGENT_LOCAL_XDS": ""}, False), ({"AGENT_LOCAL_XDS": "builtin"}, True)],
+)
+def test_it_is_known_whether_there_is_a_control_plane(
+    environ: dict[str, str],
+    is_local: bool,  # noqa: FBT001 -- a column
+) -> None:
+    assert parse(environ)[0].is_local is is_local
