@@ -23,7 +23,7 @@ ANSWER_SECONDS: Final = 1.0
 LOOKS: Final = 3
 #: Between two looks at a socket on which nobody listens. It is usually our own, of a container
 #: that was killed, and every start pays for this.
-PAUSE_SECONDS: Final = 0.05
+PAUSE_SECONDS: Final = 0.02
 
 # Source: RFC 9113 sections 3.4, 4.1 and 6.5.
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
