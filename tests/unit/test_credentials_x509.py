@@ -85,12 +85,14 @@ def test_the_end_of_validity_is_read(year: int) -> None:
     assert read_certificate(der_of(certificate(expires))).not_after == expires.timestamp()
 
 
-def handmade(*, serial: bytes = b"\x01", times: tuple[bytes, ...] | None = None) -> bytes:
+def handmade(
+    *, serial: bytes = b"\x01", times: tuple[bytes, ...] | None = None, more: bytes = b""
+) -> bytes:
     """Return a certificate of the first version: it has no version, and no extensions."""
     if times is None:
         times = (element(0x17, b"990101000000Z"), element(0x17, b"300101000000Z"))
     empty = element(0x30)
-    body = (element(2, serial), empty, empty, element(0x30, *times), empty, empty)
+    body = (element(2, serial), empty, empty, element(0x30, *times), empty, empty, more)
     return element(0x30, element(0x30, *body))
 
 
@@ -99,6 +101,11 @@ def test_a_certificate_of_the_first_version_has_no_version() -> None:
 
     assert read.not_after == dt.datetime(2030, 1, 1, tzinfo=dt.UTC).timestamp()
     assert read.uris == ()
+
+
+def test_identifiers_before_the_extensions_are_passed_over() -> None:
+    """RFC 5280 section 4.1.2.8; some CA may still write them."""
+    assert read_certificate(handmade(more=element(0x81, b"\0unique"))).uris == ()
 
 
 @pytest.mark.parametrize(

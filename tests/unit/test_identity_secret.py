@@ -18,7 +18,7 @@ from agent.identity.secret import (
     write_secret,
 )
 from agent.identity.settings import KeyProvider
-from agent.wire import fields
+from agent.wire import fields, message
 
 PAIR = KeyPair(b"chain", PrivateKey(b"hush"))
 
@@ -94,6 +94,10 @@ def test_a_request_is_read() -> None:
         type_url=SECRET, nonce="n", names=("a", "b"), error="bad", node_id="me"
     )
     assert read_request(b"") == SecretRequest()
+
+
+def test_numbers_in_a_request_are_passed_over() -> None:
+    assert read_request(message((9, 1), (5, "n"))).nonce == "n"
 
 
 def test_a_message_that_comes_in_parts_is_one() -> None:
