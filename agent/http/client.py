@@ -9,11 +9,10 @@ Source: performance.md, decision 7; status-lifecycle.md section 5.8.
 import asyncio
 import os
 import socket
-import ssl
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from agent.http.message import (
     Headers,
@@ -25,10 +24,12 @@ from agent.http.message import (
 )
 from agent.http.parser import ResponseParser
 
+if TYPE_CHECKING:
+    import ssl  # few pods need it
+
 __all__ = ["HttpError", "Incoming", "Response", "dial", "fetch", "stream"]
 
 READ_BYTES: Final = 64 * 1024
-TLS_HANDSHAKE_SECONDS: Final = 10.0  # status-lifecycle.md 5.4
 MAX_PORT: Final = 65535
 #: On, for one second, as the kubelet sets it; on, for none: reset instead of waiting.
 LINGER: Final = struct.pack("ii", 1, 1)
@@ -46,7 +47,7 @@ async def fetch(
     timeout_seconds: float | None,
     limit_bytes: int = 1 << 20,
     source: str | None = None,
-    tls: ssl.SSLContext | None = None,
+    tls: "ssl.SSLContext | None" = None,
 ) -> Response:
     """Return a small answer, body included.
 
@@ -97,7 +98,7 @@ async def stream(
     body: bytes = b"",
     timeout_seconds: float | None,
     source: str | None = None,
-    tls: ssl.SSLContext | None = None,
+    tls: "ssl.SSLContext | None" = None,
 ) -> AsyncIterator["Incoming"]:
     """Yield an answer whose head was read; its body is iterated over, at the reader's pace.
 
@@ -113,10 +114,15 @@ async def stream(
         async with _translated(what, deadline):
             sock = await _connect(host, port, source)
             stack.callback(sock.close)
-            reader, writer = await asyncio.open_connection(sock=sock, **_tls_options(tls, host))
-            incoming = Incoming(what, reader, deadline, is_head=method == "HEAD")
+            reader, writer = await asyncio.open_connection(sock=sock)
+            received: Readable = reader
+            send: Callable[[bytes], None] = writer.write
+            if tls:
+                stack.callback(writer.transport.abort)
+                received, send = await _secured(reader, writer, tls, host)
+            incoming = Incoming(what, received, deadline, is_head=method == "HEAD")
             stack.callback(_end, writer.transport, sock, incoming)
-            writer.write(head + body)
+            send(head + body)
             await incoming.read_head()
         yield incoming
 
@@ -148,13 +154,20 @@ def _deadline(seconds: float | None) -> _Deadline:
     return _Deadline(seconds, asyncio.get_running_loop().time() + seconds)
 
 
+class Readable(Protocol):
+    """What an answer is read from."""
+
+    async def read(self, n: int, /) -> bytes:
+        """Return the next bytes, none at the end."""
+
+
 class Incoming:
     """An answer on its way: status and headers are here, the body is iterated over once."""
 
     def __init__(
         self,
         what: str,
-        reader: asyncio.StreamReader,
+        reader: Readable,
         deadline: _Deadline,
         *,
         is_head: bool,
@@ -224,7 +237,7 @@ async def _translated(what: str, deadline: _Deadline) -> AsyncIterator[None]:
 
 
 def _reason(error: OSError) -> str:
-    if isinstance(error, socket.gaierror | ssl.SSLError) or not error.errno:
+    if isinstance(error, socket.gaierror) or not error.errno:
         return (str(error.strerror or error) or type(error).__name__).lower()
     return os.strerror(error.errno).lower()
 
@@ -240,14 +253,15 @@ def _complete(headers: Headers, host: str, port: int, method: str, body: bytes) 
     return (*extra, *headers)
 
 
-def _tls_options(tls: ssl.SSLContext | None, host: str) -> dict[str, Any]:
-    if tls is None:
-        return {}
-    return {
-        "ssl": tls,
-        "server_hostname": "" if _literal(host, 0) else host,
-        "ssl_handshake_timeout": TLS_HANDSHAKE_SECONDS,
-    }
+async def _secured(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: "ssl.SSLContext", host: str
+) -> tuple[Readable, Callable[[bytes], None]]:
+    """Return how to read and write a connection on which TLS is spoken from now on."""
+    from agent.http.tls.client import TlsStream  # noqa: PLC0415 - few pods need it
+
+    channel = TlsStream(reader, writer, tls, "" if _literal(host, 0) else host)
+    await channel.handshake()
+    return channel, channel.write
 
 
 async def _connect(host: str, port: int, source: str | None) -> socket.socket:

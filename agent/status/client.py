@@ -5,15 +5,14 @@ Source: status-lifecycle.md sections 5.3 to 5.6.
 
 import asyncio
 import logging
-import ssl
 import time
-from contextlib import aclosing
-from functools import lru_cache
-from typing import Final, NamedTuple, assert_never
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from agent.http.client import HttpError, Incoming, dial, stream
 from agent.http.coding import decoded
-from agent.http.message import Request, first_value
+from agent.http.message import Headers, Request, first_value
 from agent.status.pace import Pace
 from agent.status.probes import GrpcProbe, HttpProbe, Probe, TcpProbe
 from agent.status.relay import (
@@ -29,6 +28,9 @@ from agent.status.relay import (
     rewrite_host,
 )
 from agent.status.settings import ProbeSettings
+
+if TYPE_CHECKING:
+    import ssl
 
 log = logging.getLogger(__name__)
 
@@ -113,34 +115,67 @@ class Prober:
     async def _http(self, probe: HttpProbe, request: Request) -> ProbeResult:
         scheme = "https" if probe.is_tls else "http"
         url = Url(scheme, self._settings.host, probe.port, request_target(probe.path))
-        own_host = rewrite_host(request.header("host"), self._status_port, probe.port)
-        host = own_host or url.authority
-        headers = probe_headers(request.headers)
-        came_from = ""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + probe.timeout_seconds if probe.timeout_seconds else None
-        for _ in range(MAX_REQUESTS):
-            sent = (("Host", host), *headers)
-            if came_from and not first_value(headers, "referer"):
-                sent += (("Referer", came_from),)
-            async with stream(
-                "GET",
-                url.host,
-                url.port,
-                url.target,
-                headers=sent,
-                timeout_seconds=max(end - loop.time(), 0.0) if end else None,
-                source=self._settings.source,
-                tls=_tls(self._settings.offers_alpn) if url.scheme == "https" else None,
-            ) as incoming:
-                location = first_value(incoming.headers, "location")
-                hop = next_hop(url, incoming.status, location)
-                if hop is None:
-                    return await _result(incoming, inflates=adds_gzip(request.headers))
-            came_from = referer(url, hop.url)
-            url = hop.url
-            host = own_host if own_host and hop.is_relative else url.authority
-        raise HttpError(str(url), f"stopped after {MAX_REQUESTS} requests")
+        async with get(
+            url,
+            host=rewrite_host(request.header("host"), self._status_port, probe.port),
+            headers=probe_headers(request.headers),
+            timeout_seconds=probe.timeout_seconds,
+            source=self._settings.source,
+            offers_alpn=self._settings.offers_alpn,
+        ) as incoming:
+            return await _result(incoming, inflates=adds_gzip(request.headers))
+
+
+@asynccontextmanager
+async def get(
+    url: Url,
+    *,
+    host: str,
+    headers: Headers,
+    timeout_seconds: float | None,
+    source: str,
+    offers_alpn: bool,
+) -> AsyncIterator[Incoming]:
+    """Yield the final answer; redirects are followed as the kubelet does.
+
+    Args:
+        url: what is asked for first.
+        host: sent in place of the URL's own; empty for the latter.
+        headers: all others.
+        timeout_seconds: for all of it; None for no limit.
+        source: address to connect from.
+        offers_alpn: whether TLS negotiates the version of HTTP.
+
+    Raises:
+        HttpError: there is none.
+        ValueError: a redirect cannot be followed.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout_seconds if timeout_seconds else None
+    sent_host, came_from = host or url.authority, ""
+    for _ in range(MAX_REQUESTS):
+        sent = (("Host", sent_host), *headers)
+        if came_from and not first_value(headers, "referer"):
+            sent += (("Referer", came_from),)
+        async with stream(
+            "GET",
+            url.host,
+            url.port,
+            url.target,
+            headers=sent,
+            timeout_seconds=max(end - loop.time(), 0.0) if end else None,
+            source=source,
+            tls=_tls(offers_alpn=offers_alpn) if url.scheme == "https" else None,
+        ) as incoming:
+            location = first_value(incoming.headers, "location")
+            hop = next_hop(url, incoming.status, location)
+            if hop is None:
+                yield incoming
+                return
+        came_from = referer(url, hop.url)
+        url = hop.url
+        sent_host = host if host and hop.is_relative else url.authority
+    raise HttpError(str(url), f"stopped after {MAX_REQUESTS} requests")
 
 
 async def _result(incoming: Incoming, *, inflates: bool) -> ProbeResult:
@@ -161,17 +196,7 @@ async def _result(incoming: Incoming, *, inflates: bool) -> ProbeResult:
     return ProbeResult(status, body[:BODY_BYTES])
 
 
-ANY_STRENGTH: Final = "DEFAULT:@SECLEVEL=0"
+def _tls(*, offers_alpn: bool) -> "ssl.SSLContext":
+    from agent.http.tls.client import trusting_context  # noqa: PLC0415 - few pods need it
 
-
-@lru_cache(maxsize=2)
-def _tls(offers_alpn: bool) -> ssl.SSLContext:  # noqa: FBT001 -- the cache's key
-    """Return the context of HTTPS probes: like the kubelet, it believes any certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers(ANY_STRENGTH)
-    if offers_alpn:
-        context.set_alpn_protocols(["http/1.1"])
-    return context
+    return trusting_context(*(["http/1.1"] if offers_alpn else []))

@@ -1,0 +1,1 @@
+"""TLS towards servers of the pod."""
