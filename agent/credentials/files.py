@@ -4,7 +4,6 @@ Source: xds-identity-dns.md sections 2.2 and 6.4.
 """
 
 import logging
-import ssl
 import time
 
 from agent.credentials.places import Root
@@ -41,6 +40,8 @@ def usable_roots(pem: bytes, path: str) -> bytes:
         except ValueError as error:
             raise ValueError(f"holds no certificate: {error}") from error
         return certificate_pem(found[0])
+    import ssl  # noqa: PLC0415 - few pods need it
+
     good = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for der in found:
