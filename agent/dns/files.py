@@ -14,9 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from inotify_simple import INotify, flags
-
 from agent.errors import SystemRefusedError
+from agent.inotify.files import CLOSE_WRITE, MOVED_TO, Inotify
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +23,7 @@ RESOLV_CONF: Final = Path("/etc/resolv.conf")
 #: For an agent that /etc/resolv.conf itself names.
 OTHER_RESOLV_CONF: Final = Path("/var/lib/istio/resolv.conf")
 #: A file is looked at when it is complete: closed, or renamed into place.
-EVENTS: Final = flags.CLOSE_WRITE | flags.MOVED_TO
+EVENTS: Final = CLOSE_WRITE | MOVED_TO
 #: A look without an event, for what a watch cannot see: a link on the way that leads elsewhere.
 RECHECK_SECONDS: Final = 30.0
 
@@ -83,7 +82,7 @@ def _watched(path: Path) -> Iterator[asyncio.Event]:
     """
     changed = asyncio.Event()
     try:
-        inotify = INotify()
+        inotify = Inotify()
     except OSError as error:
         log.warning("cannot watch path=%s reason=%r", path, (error.strerror or "").lower())
         yield changed
@@ -93,17 +92,17 @@ def _watched(path: Path) -> Iterator[asyncio.Event]:
     def watch() -> None:
         for place in (path, path.parent, path.resolve().parent):
             with suppress(OSError):
-                inotify.add_watch(os.fspath(place), EVENTS)
+                inotify.add(os.fspath(place), EVENTS)
 
     def read() -> None:
-        inotify.read(timeout=0)
+        inotify.read()
         watch()  # another file may be in its place
         changed.set()
 
-    with inotify:
-        watch()
-        loop.add_reader(inotify.fileno(), read)
-        try:
-            yield changed
-        finally:
-            loop.remove_reader(inotify.fileno())
+    watch()
+    loop.add_reader(inotify.fileno(), read)
+    try:
+        yield changed
+    finally:
+        loop.remove_reader(inotify.fileno())
+        inotify.close()

@@ -1,7 +1,7 @@
 """inotify by ctypes: four calls of the C library that every pod's agent has loaded anyway.
 
-The package inotify-simple looks for that library by running ldconfig, and what this takes stays
-in memory: 0.6 MB for each pod.
+A package such as inotify-simple looks for that library by running ldconfig, and what this takes
+stays in memory: 0.6 MB for each pod.
 
 Source: inotify(7).
 """

@@ -11,7 +11,7 @@ PACKAGES = ("agent", "bootstrap", "iptables")
 EFFECT_FILES = {"__main__", "cli", "run", "log", "server", "client", "process", "files"}
 WORLD = {
     "asyncio", "socket", "_socket", "grpc", "os", "posix", "subprocess", "logging", "time",
-    "random", "ssl", "signal", "pyroute2", "inotify_simple", "select", "ctypes", "pathlib",
+    "random", "ssl", "signal", "pyroute2", "select", "ctypes", "pathlib",
     "threading", "shutil", "tempfile",
 }  # fmt: skip
 SUBJECTS = {"cloud", "lifecycle", "xds", "wasm", "identity", "dns", "status", "request", "demo"}

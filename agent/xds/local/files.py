@@ -13,15 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from inotify_simple import INotify, flags
-
 from agent.errors import AgentError
+from agent.inotify.files import CLOSE_WRITE, DELETE, MOVED_FROM, MOVED_TO, Inotify
 from agent.xds.local.process import Conversion, convert
 from agent.xds.snapshot import Snapshot
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 #: A file is looked at when it is complete: closed, or renamed into place. Not when created.
-EVENTS: Final = flags.CLOSE_WRITE | flags.MOVED_TO | flags.MOVED_FROM | flags.DELETE
+EVENTS: Final = CLOSE_WRITE | MOVED_TO | MOVED_FROM | DELETE
 #: After the first event, for the others of the same change.
 SETTLE_SECONDS: Final = 0.05
 #: A look without an event: for what a watch cannot see, such as links that lead elsewhere, or a
@@ -152,7 +151,7 @@ class Watch:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._changed = asyncio.Event()
-        self._inotify: INotify | None = None
+        self._inotify: Inotify | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -167,9 +166,9 @@ class Watch:
         self._changed.clear()
         try:
             if self._inotify is None:
-                self._inotify = INotify()
+                self._inotify = Inotify()
                 asyncio.get_running_loop().add_reader(self._inotify.fileno(), self._drain)
-            self._inotify.add_watch(os.fspath(self._path), EVENTS)
+            self._inotify.add(os.fspath(self._path), EVENTS)
         except OSError as error:
             sysctl = SYSCTLS.get(error.errno or 0)
             return (
@@ -192,5 +191,5 @@ class Watch:
 
     def _drain(self) -> None:
         if self._inotify is not None:
-            self._inotify.read(timeout=0)
+            self._inotify.read()
             self._changed.set()
