@@ -137,10 +137,12 @@ async def _serve(
     """Open everything, let Envoy go, and serve until cancelled."""
     settings = start.settings
     async with AsyncExitStack() as stack:
-        details: list[Callable[[], str | None]] = []
+        details: dict[str, Callable[[], str | None]] = {}
         documents: dict[str, Callable[[], object]] = {"drain": supervisor.document}
         grpc = GrpcBootstrap(settings.grpc.path)
-        checks = [supervisor.problem, *([grpc.problem] if settings.grpc.path else [])]
+        checks = {"envoy": supervisor.problem}
+        if settings.grpc.path:
+            checks["grpc_bootstrap"] = grpc.problem
         hooks = status.Hooks(
             terminating=supervisor.terminating,
             checks=checks,
@@ -156,10 +158,10 @@ async def _serve(
         deliver: dict[str, xds.Consume] = {}
         workload = await stack.enter_async_context(_identity(start, metrics))
         metrics.before_render(workload.collect)
-        details.append(workload.problem)
+        details["certificates"] = workload.problem
         documents["certs"] = workload.document
         if names:
-            checks.append(names.problem)
+            checks["dns"] = names.problem
             documents["ndsz"] = names.document
             deliver[NAME_TABLE] = names.replace
         if settings.identity.bundle_over_xds:
@@ -169,7 +171,7 @@ async def _serve(
                 settings.xds, count=metrics.count, deliver=deliver, subscribe=tuple(deliver)
             )
         )
-        details.append(relay.problem)
+        details["xds"] = relay.problem
         mark("listening")
         node = await _located(start)
         if start.gate and start.envoy:

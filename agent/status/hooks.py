@@ -1,6 +1,6 @@
 """What the status server asks of the rest of the agent, as plain callables."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 
@@ -9,10 +9,10 @@ class Hooks(NamedTuple):
 
     #: Why the agent is ending, such as "received signal: terminated"; None while it is not.
     terminating: Callable[[], str | None]
-    #: Further conditions of being ready; each returns the reason against it, or None.
-    checks: Sequence[Callable[[], str | None]]
-    #: What does not make the pod unready but belongs beside the reason.
-    details: Sequence[Callable[[], str | None]]
+    #: Further conditions of being ready, by name; each returns the reason against it, or None.
+    checks: Mapping[str, Callable[[], str | None]]
+    #: What does not make the pod unready but belongs beside the reason, by name.
+    details: Mapping[str, Callable[[], str | None]]
     #: Ask Envoy to drain; returns when it was asked.
     drain: Callable[[], Awaitable[None]]
     #: End the agent; called when the caller has its answer.

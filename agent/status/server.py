@@ -8,27 +8,16 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
-from agent.http.client import HttpError, fetch
 from agent.http.coding import compressed
 from agent.http.message import Headers, Reply, Request
 from agent.metrics import Metrics
+from agent.status.envoy.client import EnvoyReadiness
 from agent.status.hooks import Hooks
 from agent.status.pace import Pace
 from agent.status.process import seconds_since_start
-from agent.status.readiness import (
-    CONFIG_TARGET,
-    CONFIG_TIMEOUT_SECONDS,
-    FAILED,
-    ISTIOD,
-    LIVE_TARGET,
-    LIVE_TIMEOUT_SECONDS,
-    LOCAL,
-    judge_config,
-    judge_live,
-)
 from agent.status.routes import Endpoint, Redirect, find_route, is_loopback
 from agent.status.settings import StatusSettings
 
@@ -51,15 +40,16 @@ PROFILES: Final = b"profiles:\ncmdline\n"
 
 
 class Readiness:
-    """Whether the pod may get traffic. What was true of Envoy once is not asked again."""
+    """Whether the pod may get traffic."""
 
     def __init__(self, settings: StatusSettings, hooks: Hooks, metrics: Metrics) -> None:
-        self._settings = settings
         self._hooks = hooks
         self._metrics = metrics
-        self._has_config = False
-        self._is_live = False
-        self._starts = 1  #: which Envoy all this was true of
+        self._envoy = (
+            EnvoyReadiness(settings, hooks.starts, self._note_live)
+            if settings.envoy_enabled
+            else None
+        )
         self._reason: str | None = ""  #: of the last verdict; empty before the first
         self._since = 0.0
 
@@ -82,7 +72,7 @@ class Readiness:
         A pod that is ready may have something to say too, such as that a changed file of its
         configuration was refused.
         """
-        lines = [remark for detail in self._hooks.details if (remark := detail())]
+        lines = [remark for detail in self._hooks.details.values() if (remark := detail())]
         if reason is not None:
             seconds = time.monotonic() - self._since
             lines = [reason, *lines, f"not ready for {seconds:.1f}s"]
@@ -91,47 +81,14 @@ class Readiness:
     async def _find_reason(self) -> str | None:
         if cause := self._hooks.terminating():
             return f"server is terminated: {cause}"
-        if self._settings.envoy_enabled and (reason := await self._ask_envoy()):
+        if self._envoy and (reason := await self._envoy.problem()):
             return reason
-        for check in self._hooks.checks:
+        for check in self._hooks.checks.values():
             if reason := check():
                 return reason
         return None
 
-    async def _ask_envoy(self) -> str | None:
-        if (starts := self._hooks.starts()) != self._starts:
-            self._starts, self._has_config, self._is_live = starts, False, False
-        if not self._has_config:
-            reason = await self._ask(CONFIG_TARGET, CONFIG_TIMEOUT_SECONDS, self._judge_config)
-            if reason:
-                return reason
-            self._has_config = True
-        if not self._is_live:
-            reason = await self._ask(LIVE_TARGET, LIVE_TIMEOUT_SECONDS, judge_live, FAILED)
-            if reason:
-                return reason
-            self._note_live()
-        return None
-
-    def _judge_config(self, stats: str) -> str | None:
-        return judge_config(stats, LOCAL if self._settings.is_local else ISTIOD)
-
-    async def _ask(
-        self, target: str, seconds: float, judge: Callable[[str], str | None], prefix: str = ""
-    ) -> str | None:
-        host, port = self._settings.admin_host, self._settings.admin_port
-        try:
-            response = await fetch("GET", host, port, target, timeout_seconds=seconds)
-        except HttpError as error:
-            return f"{prefix}{error}"
-        if response.status != OK:
-            return f"{prefix}unexpected status {response.status}"
-        return judge(response.body.decode("utf-8", "replace"))
-
     def _note_live(self) -> None:
-        if self._is_live:
-            return  # another request found out meanwhile
-        self._is_live = True
         seconds = seconds_since_start()
         self._metrics.set("startup_duration_seconds", seconds)
         log.info("Readiness succeeded in %.3fs", seconds)

@@ -15,8 +15,8 @@ class Agent:
 
     def __init__(self) -> None:
         self.cause: str | None = None
-        self.checks: list[Callable[[], str | None]] = []
-        self.details: list[Callable[[], str | None]] = []
+        self.checks: dict[str, Callable[[], str | None]] = {}
+        self.details: dict[str, Callable[[], str | None]] = {}
         self.calls: list[str] = []
         self.starts = 1
         self.documents: dict[str, Callable[[], object]] = {}

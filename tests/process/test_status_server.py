@@ -37,8 +37,8 @@ async def test_unready_is_503_with_the_reason_in_its_body() -> None:
     admin = Admin()
     admin.stats = "listener_manager.lds.update_success: 1\n"
     agent = Agent()
-    agent.details.append(lambda: "local.yaml: line 3: expected a mapping")
-    agent.details.append(lambda: None)
+    agent.details["xds"] = lambda: "local.yaml: line 3: expected a mapping"
+    agent.details["certificates"] = lambda: None
     async with web_server(admin) as port, status_server(admin_port=port, agent=agent) as status:
         response = await status.ask("/healthz/ready")
 
@@ -55,7 +55,9 @@ async def test_unready_is_503_with_the_reason_in_its_body() -> None:
 async def test_ready_says_what_is_wrong_all_the_same() -> None:
     """As of a changed file that was refused: the last good one stays in force."""
     agent = Agent()
-    agent.details += [lambda: "b.yaml:1: is not YAML", lambda: None, lambda: "caf\udce9: refused"]
+    agent.details["xds"] = lambda: "b.yaml:1: is not YAML"
+    agent.details["dns"] = lambda: None
+    agent.details["certificates"] = lambda: "caf\udce9: refused"
     async with status_server(envoy_enabled=False, agent=agent) as status:
         response = await status.ask("/healthz/ready")
 
@@ -123,7 +125,8 @@ async def test_a_pod_that_ends_is_not_ready_whatever_envoy_says() -> None:
 async def test_further_checks_are_asked_after_envoy() -> None:
     agent = Agent()
     reasons = ["not ready"]
-    agent.checks += [lambda: None, lambda: reasons[0] if reasons else None]
+    agent.checks["dns"] = lambda: None
+    agent.checks["grpc"] = lambda: reasons[0] if reasons else None
     async with status_server(envoy_enabled=False, agent=agent) as status:
         failing = await status.ask("/healthz/ready")
         reasons.clear()
@@ -137,7 +140,7 @@ async def test_readiness_is_logged_when_it_changes(caplog: pytest.LogCaptureFixt
     caplog.set_level(logging.INFO, "agent.status.server")
     agent = Agent()
     reasons = iter(["one", "one", "two", "two", None, None, "one"])
-    agent.checks.append(lambda: next(reasons))
+    agent.checks["dns"] = lambda: next(reasons)
     async with status_server(envoy_enabled=False, agent=agent) as status:
         for _ in range(7):
             await status.ask("/healthz/ready")

@@ -1,0 +1,1 @@
+"""What Envoy's admin port says of its being ready."""
