@@ -17,6 +17,8 @@ SECRET: Final = f"{PREFIX}envoy.extensions.transport_sockets.tls.v3.Secret"
 NAME_TABLE: Final = f"{PREFIX}istio.networking.nds.v1.NameTable"
 PROXY_CONFIG: Final = f"{PREFIX}istio.mesh.v1alpha1.ProxyConfig"
 WORKLOAD: Final = f"{PREFIX}istio.workload.Workload"
+#: What the agent says of the application; nobody answers. Section 2.8.
+HEALTH: Final = f"{PREFIX}istio.v1.HealthInformation"
 ENVOY_PREFIX: Final = f"{PREFIX}envoy."
 
 #: Make before break: what is referred to is sent before what refers to it.

@@ -9,7 +9,7 @@ Source: xds-identity-dns.md sections 2.5, 2.9 and 2.10.
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, Protocol
 
@@ -58,6 +58,8 @@ class Relay:
         self._current: asyncio.Future[Ending] | None = None
         self._overlap_logged = -OVERLAP_LOG_SECONDS
         self._problems: dict[str, str] = {}
+        #: Takes why the application is not healthy, none where it is, for the control plane.
+        self.report_health: Callable[[str | None], None] = lambda _: None
 
     def problem(self) -> str | None:
         """Return what is wrong now, for people; none if nothing is."""
@@ -163,13 +165,14 @@ async def serving(
             control_plane = ControlPlane(settings.upstream, settings.keepalive)
             stack.push_async_callback(control_plane.close)
             control_plane.connect_early()
-            backend = UpstreamBackend(
+            backend = upstream = UpstreamBackend(
                 control_plane,
                 note=relay.note,
                 count=count,
                 deliver=deliver or {},
                 subscribe=subscribe,
             )
+            relay.report_health = upstream.report_health
 
         async def serve(kind: Kind, downstream: Downstream) -> Ending:
             return await relay.serve(backend, kind, downstream)

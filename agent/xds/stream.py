@@ -1,12 +1,14 @@
 """One ADS stream between Envoy and the control plane: what to do with each message.
 
 Theory of operation. Envoy's requests all go upstream, unchanged and in order. The first one for
-listeners is followed by the agent's own subscriptions: by then the control plane has seen a node,
-and the agent's requests carry none. A response goes to Envoy, or to a handler in the agent, which
+listeners is followed by the agent's own subscriptions, and by what was last found of the
+application's health: by then the control plane has seen a node, and the agent's requests carry
+none. Health is told again whenever it changes, and on each stream: the control plane may have
+forgotten it. A response goes to Envoy, or to a handler in the agent, which
 then answers it in Envoy's place, or to nobody. Versions and nonces are never rewritten: each side
 sees those of the other.
 
-Source: xds-identity-dns.md sections 2.6 to 2.8, deviation D-9.
+Source: xds-identity-dns.md sections 2.6 to 2.8 and 9.4, deviation D-9.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +24,7 @@ from agent.xds.discovery import (
     read_response,
     write_request,
 )
-from agent.xds.resources import LISTENER, Destination, destination
+from agent.xds.resources import HEALTH, LISTENER, Destination, destination
 
 
 class SendDownstream(NamedTuple):
@@ -53,11 +55,22 @@ class Drop(NamedTuple):
 Decision = SendDownstream | SendUpstream | Deliver | Drop
 
 
+class Health(NamedTuple):
+    """What was found of the application's health."""
+
+    problem: str | None  #: none if it is healthy
+
+
 class AdsStream:
-    """The state of one stream: its kind, and whether the agent has subscribed on it."""
+    """The state of one stream: its kind, and whether the agent has said its own on it."""
 
     def __init__(
-        self, kind: Kind, *, consumed: Collection[str] = (), subscribe: Sequence[str] = ()
+        self,
+        kind: Kind,
+        *,
+        consumed: Collection[str] = (),
+        subscribe: Sequence[str] = (),
+        health: Health | None = None,
     ) -> None:
         """Make a stream.
 
@@ -65,10 +78,13 @@ class AdsStream:
             kind: SotW or delta, the same on both sides.
             consumed: type URLs with a handler in the agent.
             subscribe: type URLs that the agent asks for, in this order.
+            health: what is known so far; none if nothing is, or the agent does not look.
         """
         self.kind = kind
         self._consumed = consumed
         self._subscribe = tuple(subscribe)
+        self._health = health
+        self._has_begun = False  #: Envoy has asked for listeners
 
     def receive_request(self, raw: bytes) -> tuple[Request, tuple[SendUpstream, ...]]:
         """Return the head of Envoy's request, and what to send upstream once it was sent.
@@ -77,11 +93,18 @@ class AdsStream:
             WireError: the request cannot be read; the stream is of no use any more.
         """
         request = read_request(self.kind, raw)
-        if request.type_url != LISTENER:
+        if request.type_url != LISTENER or self._has_begun:
             return request, ()
-        subscribe, self._subscribe = self._subscribe, ()
-        own = (SendUpstream(write_request(self.kind, type_url)) for type_url in subscribe)
-        return request, tuple(own)
+        self._has_begun = True
+        own = [SendUpstream(write_request(self.kind, type_url)) for type_url in self._subscribe]
+        return request, (*own, *self.report(self._health))
+
+    def report(self, health: Health | None) -> tuple[SendUpstream, ...]:
+        """Return what to send upstream of the application's health, nothing before its time."""
+        self._health = health
+        if health is None or not self._has_begun:
+            return ()
+        return (SendUpstream(write_request(self.kind, HEALTH, error=health.problem)),)
 
     def receive_response(self, raw: bytes) -> Decision:
         """Return what to do with a response of the control plane.

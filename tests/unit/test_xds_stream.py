@@ -1,6 +1,7 @@
 """What the relay does with each message. Source: xds-identity-dns.md sections 2.6 to 2.8."""
 
 import pytest
+from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest, DiscoveryRequest
 
 from agent.wire import WireError, message
 from agent.xds.discovery import (
@@ -12,8 +13,8 @@ from agent.xds.discovery import (
     write_request,
     write_response,
 )
-from agent.xds.resources import CLUSTER, LISTENER, NAME_TABLE, PROXY_CONFIG
-from agent.xds.stream import AdsStream, Deliver, Drop, SendDownstream, SendUpstream
+from agent.xds.resources import CLUSTER, HEALTH, LISTENER, NAME_TABLE, PROXY_CONFIG
+from agent.xds.stream import AdsStream, Deliver, Drop, Health, SendDownstream, SendUpstream
 
 TABLE = Resource(NAME_TABLE, "", "1", b"table")
 
@@ -104,6 +105,44 @@ def test_the_agent_subscribes_once_after_the_first_request_for_listeners(kind: K
         SendUpstream(write_request(kind, type_url)) for type_url in (NAME_TABLE, PROXY_CONFIG)
     )
     assert second[1] == ()
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_health_is_told_after_the_first_request_for_listeners_and_when_it_changes(
+    kind: Kind,
+) -> None:
+    """R-9."""
+    stream = AdsStream(kind, subscribe=(NAME_TABLE,), health=Health("status 500"))
+
+    before = stream.report(Health("status 503"))
+    first = stream.receive_request(write_request(kind, LISTENER))[1]
+    again = stream.receive_request(write_request(kind, LISTENER))[1]
+    changed = stream.report(Health(None))
+
+    assert (before, again) == ((), ())
+    types = [read_request(kind, each.message).type_url for each in first]
+    assert types == [NAME_TABLE, HEALTH]
+    assert first[1:] == (SendUpstream(health_request(kind, "status 503")),)
+    assert changed == (SendUpstream(health_request(kind, None)),)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_health_that_was_never_found_is_not_told(kind: Kind) -> None:
+    stream = AdsStream(kind)
+
+    assert stream.receive_request(write_request(kind, LISTENER))[1] == ()
+
+
+def health_request(kind: Kind, problem: str | None) -> bytes:
+    """Return the message as protobuf writes it."""
+    message: DiscoveryRequest | DeltaDiscoveryRequest
+    message = DiscoveryRequest() if kind is Kind.SOTW else DeltaDiscoveryRequest()
+    message.type_url = "type.googleapis.com/istio.v1.HealthInformation"
+    if problem is not None:
+        message.error_detail.code = 13
+        message.error_detail.message = problem
+    raw: bytes = message.SerializeToString(deterministic=True)
+    return raw
 
 
 def test_a_message_that_cannot_be_read_is_an_error() -> None:

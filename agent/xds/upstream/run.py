@@ -25,7 +25,7 @@ from agent.xds.endings import (
 )
 from agent.xds.process import Allocator
 from agent.xds.server import STATUS, Downstream
-from agent.xds.stream import AdsStream, Deliver, Drop, SendDownstream, SendUpstream
+from agent.xds.stream import AdsStream, Deliver, Drop, Health, SendDownstream, SendUpstream
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,9 @@ class RelayedSession:
         self._upstream = upstream
         self._downstream = downstream
         self._number = number
-        self._stream = AdsStream(kind, consumed=backend.deliver, subscribe=backend.subscribe)
+        self._stream = AdsStream(
+            kind, consumed=backend.deliver, subscribe=backend.subscribe, health=backend.health
+        )
         # Unbounded (R-1): if reading from Envoy waited for the control plane while both sides
         # write, nobody would read. BACKLOG_BYTES ends the stream instead.
         self._requests: asyncio.Queue[bytes] = asyncio.Queue()
@@ -74,7 +76,13 @@ class RelayedSession:
 
     async def close(self) -> None:
         """Close the connection to the control plane."""
+        self._backend.closed(self)
         await self._upstream.close()
+
+    def report(self, health: Health) -> None:
+        """Tell the control plane of the application's health."""
+        for each in self._stream.report(health):
+            self._enqueue(each.message)
 
     async def _receive_downstream(self) -> Ending:
         while (raw := await self._downstream.read()) is not None:
@@ -213,6 +221,8 @@ class UpstreamBackend:
         self.count = count
         self.deliver = deliver
         self.subscribe = subscribe
+        self.health: Health | None = None  #: as last reported
+        self._session: RelayedSession | None = None  #: the current one
         self._control_plane = control_plane
         self._note = note
         self._largest_request = 0
@@ -236,7 +246,19 @@ class UpstreamBackend:
         self._has_answered = False
         self._note(UPSTREAM, f"{self._where}: no answer yet{self._last_end}")
         self.allocator.prepare()  # while gRPC's own threads connect
-        return RelayedSession(self, upstream, downstream, kind, number)
+        self._session = RelayedSession(self, upstream, downstream, kind, number)
+        return self._session
+
+    def closed(self, session: RelayedSession) -> None:
+        """Take note that a session is over."""
+        if self._session is session:
+            self._session = None
+
+    def report_health(self, problem: str | None) -> None:
+        """Tell the control plane, now and on each stream to come, what the application lacks."""
+        self.health = Health(problem)
+        if self._session:
+            self._session.report(self.health)
 
     def measure_request(self, size: int) -> None:
         """Keep the largest size of a request as a metric that only grows."""
