@@ -33,11 +33,12 @@ class RequestFields(NamedTuple):
     names: int  #: resource_names, or resource_names_subscribe
     unsubscribe: int
     initial_versions: int
+    node: int
 
 
 REQUEST: Final = {
-    Kind.SOTW: RequestFields(4, 1, 5, 6, 3, 0, 0),
-    Kind.DELTA: RequestFields(2, 0, 6, 7, 3, 4, 5),
+    Kind.SOTW: RequestFields(4, 1, 5, 6, 3, 0, 0, 2),
+    Kind.DELTA: RequestFields(2, 0, 6, 7, 3, 4, 5, 1),
 }
 # Of a response, both kinds number alike.
 VERSION: Final = 1
@@ -100,6 +101,11 @@ def read_request(kind: Kind, raw: bytes) -> Request:
             error = (error or b"") + raw[start:end]
     detail = None if error is None else _last_text(error, 2)
     return Request(type_url, version, nonce, detail)
+
+
+def read_node_id(kind: Kind, raw: bytes) -> str:
+    """Return the id of a request's node, empty if it has none; WireError if it cannot be read."""
+    return _last_text(_joined(raw, REQUEST[kind].node), 1)
 
 
 def read_subscription(kind: Kind, raw: bytes) -> Subscription:

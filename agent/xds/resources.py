@@ -20,6 +20,17 @@ WORKLOAD: Final = f"{PREFIX}istio.workload.Workload"
 #: What the agent says of the application; nobody answers. Section 2.8.
 HEALTH: Final = f"{PREFIX}istio.v1.HealthInformation"
 ENVOY_PREFIX: Final = f"{PREFIX}envoy."
+#: As istioctl and istiod's metrics call them.
+ABBREVIATIONS: Final = {
+    CLUSTER: "cds",
+    ENDPOINT: "eds",
+    LISTENER: "lds",
+    ROUTE: "rds",
+    EXTENSION: "ecds",
+    SECRET: "sds",
+    NAME_TABLE: "nds",
+    PROXY_CONFIG: "pcds",
+}
 
 #: Make before break: what is referred to is sent before what refers to it.
 PUSH_ORDER: Final = (CLUSTER, ENDPOINT, LISTENER, ROUTE, EXTENSION, SECRET)
@@ -45,3 +56,8 @@ def destination(type_url: str, consumed: Collection[str]) -> Destination:
 def short_name(type_url: str) -> str:
     """Return the last part of a type URL, for people: `Listener`."""
     return type_url.rpartition(".")[2]
+
+
+def abbreviation(type_url: str) -> str:
+    """Return what a type is called in metrics and for people: `cds`, else its short name."""
+    return ABBREVIATIONS.get(type_url) or short_name(type_url)

@@ -9,9 +9,9 @@ Source: xds-identity-dns.md sections 2.5, 2.9 and 2.10.
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agent.xds.client import ControlPlane
 from agent.xds.discovery import Kind
@@ -19,6 +19,9 @@ from agent.xds.endings import ENVOY, ENVOY_LEFT, REPLACED, SHUT_DOWN, Ending
 from agent.xds.server import STATUS, Downstream, listening
 from agent.xds.settings import XdsSettings
 from agent.xds.upstream.run import Consume, Count, UpstreamBackend
+
+if TYPE_CHECKING:
+    from agent.xds.monitor.run import Monitor, Observer
 
 __all__ = ["Consume", "Relay", "serving"]
 
@@ -52,8 +55,11 @@ class Backend(Protocol):
 class Relay:
     """Serves Envoy, one stream at a time."""
 
-    def __init__(self, count: Count) -> None:
+    def __init__(self, address: str, count: Count, observe: Count) -> None:
+        self._address = address
         self._count = count
+        self._observe = observe
+        self._monitor: Monitor | None = None
         self._numbers = itertools.count(1)
         self._current: asyncio.Future[Ending] | None = None
         self._overlap_logged = -OVERLAP_LOG_SECONDS
@@ -72,9 +78,31 @@ class Relay:
         else:
             self._problems[about] = problem
 
+    def observing(self, number: int, kind: Kind) -> "Observer":
+        """Return what is to be told of everything that passes on a stream."""
+        return self._watched().open(number, kind)
+
+    def document(self) -> dict[str, Any]:
+        """Return, as JSON has it, what Envoy was sent and what it said to that."""
+        return self._watched().document()
+
+    def watch(self) -> AsyncGenerator[bytes, None]:
+        """Return lines of JSON: the document, then each push with its answer."""
+        return self._watched().watch()
+
+    def _watched(self) -> "Monitor":
+        if self._monitor is None:
+            # By the first stream, which now waits for its control plane.
+            from agent.xds.monitor.run import Monitor  # noqa: PLC0415 - see above
+
+            self._monitor = Monitor(self._address, count=self._count, observe=self._observe)
+        return self._monitor
+
     def stop(self) -> None:
         """End the current stream."""
         self._take_over(None, SHUT_DOWN)
+        if self._monitor is not None:
+            self._monitor.close()
 
     async def serve(self, backend: Backend, kind: Kind, downstream: Downstream) -> Ending:
         """Serve one stream until it ends; return what Envoy is told."""
@@ -138,6 +166,7 @@ async def serving(
     settings: XdsSettings,
     *,
     count: Count,
+    observe: Count = lambda *_, **__: None,
     deliver: Mapping[str, Consume] | None = None,
     subscribe: Sequence[str] = (),
 ) -> AsyncIterator[Relay]:
@@ -146,6 +175,7 @@ async def serving(
     Args:
         settings: the relay's branch.
         count: adds one, or an amount, to a counter by name and labels.
+        observe: adds an observation to a histogram by name, value and labels.
         deliver: handlers of the types that the agent consumes, by type URL.
         subscribe: type URLs that the agent itself asks for after Envoy's first request for
             listeners, in this order.
@@ -154,13 +184,15 @@ async def serving(
         AgentError: no usable root certificate, no such directory of resources.
         SystemRefusedError: the socket cannot be made.
     """
-    relay = Relay(count)
+    relay = Relay(settings.local or settings.upstream.address, count, observe)
     async with AsyncExitStack() as stack:
         backend: Backend
         if settings.local:
             from agent.xds.local.run import local_backend  # noqa: PLC0415 - few pods need it
 
-            backend = await stack.enter_async_context(local_backend(settings, relay.note))
+            backend = await stack.enter_async_context(
+                local_backend(settings, relay.note, relay.observing)
+            )
         else:
             control_plane = ControlPlane(settings.upstream, settings.keepalive)
             stack.push_async_callback(control_plane.close)
@@ -169,6 +201,7 @@ async def serving(
                 control_plane,
                 note=relay.note,
                 count=count,
+                observing=relay.observing,
                 deliver=deliver or {},
                 subscribe=subscribe,
             )

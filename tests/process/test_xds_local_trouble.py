@@ -11,6 +11,7 @@ import pytest
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.local.process import BAD_DATA
 from agent.xds.local.run import local_backend
+from agent.xds.monitor.run import Monitor
 from agent.xds.resources import CLUSTER
 from agent.xds.settings import CredentialSettings, UpstreamSettings, XdsSettings
 from tests.fakes.local_bench import BETTER, GOOD, local, served, subscribed
@@ -120,7 +121,8 @@ async def test_whatever_ends_the_following_is_told(
 
     upstream = UpstreamSettings("", False, "", CredentialSettings(), ())  # noqa: FBT003 - TLS
     settings = XdsSettings(str(tmp_path / "XDS"), upstream, local=str(resources))
-    async with local_backend(settings, note):
+    monitor = Monitor("", count=print, observe=print)
+    async with local_backend(settings, note, monitor.open):
         await told.wait()
 
     assert notes == ["local resources: not followed for 30 s: RuntimeError('broken note')"]
@@ -131,13 +133,16 @@ async def test_whatever_ends_the_following_is_told(
 UNWATCHED = """
 import asyncio, sys
 from agent.xds.local.run import local_backend
+from agent.xds.monitor.run import Monitor
 from agent.xds.settings import CredentialSettings, UpstreamSettings, XdsSettings
 
 async def main():
     told = asyncio.Queue()
     upstream = UpstreamSettings("", False, "", CredentialSettings(), ())
     settings = XdsSettings("", upstream, local=sys.argv[1])
-    async with local_backend(settings, lambda about, problem: told.put_nowait((about, problem))):
+    note = lambda about, problem: told.put_nowait((about, problem))
+    monitor = Monitor("", count=print, observe=print)
+    async with local_backend(settings, note, monitor.open):
         for _ in range(2):
             print(*await told.get(), flush=True)
 

@@ -18,6 +18,7 @@ from agent.xds.snapshot import ServedStream, Snapshot
 
 if TYPE_CHECKING:
     from agent.xds.local.files import ResourceDirectory
+    from agent.xds.monitor.run import Observer
 
 log = logging.getLogger(__name__)
 
@@ -27,14 +28,18 @@ RETRY_SECONDS: Final = 30.0
 
 #: Says what is wrong with a thing, or that nothing is any more.
 Note = Callable[[str, str | None], None]
+Observing = Callable[[int, Kind], "Observer"]
 
 
 class LocalSession:
     """One stream of Envoy."""
 
-    def __init__(self, backend: "LocalBackend", kind: Kind, downstream: Downstream) -> None:
+    def __init__(
+        self, backend: "LocalBackend", kind: Kind, downstream: Downstream, observer: "Observer"
+    ) -> None:
         self._backend = backend
         self._downstream = downstream
+        self._observer = observer
         self._stream = ServedStream(kind, backend.snapshot)
         self._due = asyncio.Event()
 
@@ -49,6 +54,7 @@ class LocalSession:
 
     async def close(self) -> None:
         """Be told of no further snapshot."""
+        self._observer.close()
         self._backend.sessions.discard(self)
 
     async def _receive(self) -> Ending:
@@ -57,6 +63,7 @@ class LocalSession:
                 return too_long(len(raw), self._downstream.limit_bytes)
             try:
                 answer = self._stream.receive_request(raw)
+                self._observer.requested(raw)
             except WireError as error:
                 return unreadable("Envoy", str(error))
             if answer is not None:
@@ -69,6 +76,7 @@ class LocalSession:
             await self._due.wait()
             self._due.clear()
             while (response := self._stream.next_response()) is not None:
+                self._observer.responded(response)
                 try:
                     await self._downstream.write(response)
                 except grpc.aio.BaseError as error:
@@ -78,16 +86,17 @@ class LocalSession:
 class LocalBackend:
     """Answers Envoy from the latest snapshot; holds back every answer until there is one."""
 
-    def __init__(self, note: Note, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, note: Note, observing: Observing, snapshot: Snapshot | None = None) -> None:
         self._note = note
+        self._observing = observing
         self.snapshot = snapshot
         self.sessions: set[LocalSession] = set()
         self._unwatched: str | None = None
         self._refused: str | None = None
 
-    async def open(self, kind: Kind, downstream: Downstream, _number: int) -> LocalSession:
+    async def open(self, kind: Kind, downstream: Downstream, number: int) -> LocalSession:
         """Return a session for a stream of Envoy."""
-        session = LocalSession(self, kind, downstream)
+        session = LocalSession(self, kind, downstream, self._observing(number, kind))
         self.sessions.add(session)
         return session
 
@@ -126,7 +135,9 @@ class LocalBackend:
 
 
 @asynccontextmanager
-async def local_backend(settings: XdsSettings, note: Note) -> AsyncIterator[LocalBackend]:
+async def local_backend(
+    settings: XdsSettings, note: Note, observing: Observing
+) -> AsyncIterator[LocalBackend]:
     """Provide what answers Envoy by AGENT_LOCAL_XDS.
 
     Raises:
@@ -136,12 +147,13 @@ async def local_backend(settings: XdsSettings, note: Note) -> AsyncIterator[Loca
         from agent.xds.local.passthrough import passthrough  # noqa: PLC0415 - only here
 
         ipv4, ipv6, tproxy = settings.ipv4, settings.ipv6, settings.tproxy
-        yield LocalBackend(note, passthrough(ipv4=ipv4, ipv6=ipv6, tproxy=tproxy))
+        snapshot = passthrough(ipv4=ipv4, ipv6=ipv6, tproxy=tproxy)
+        yield LocalBackend(note, observing, snapshot)
         return
     from agent.xds.local.files import ResourceDirectory  # noqa: PLC0415 - a slow import
 
     directory = ResourceDirectory(settings.local)
-    backend = LocalBackend(note)
+    backend = LocalBackend(note, observing)
     # No task group: it would wrap what the body raises in an exception group.
     following = asyncio.create_task(_follow(directory, backend))
     try:

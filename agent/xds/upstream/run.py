@@ -6,13 +6,13 @@ Source: xds-identity-dns.md sections 2.5 to 2.8 and 2.10.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import grpc
 
 from agent.wire import WireError
 from agent.xds.client import ControlPlane, Upstream
-from agent.xds.discovery import Kind, Response
+from agent.xds.discovery import Kind, Request, Response
 from agent.xds.endings import (
     ENVOY_LEFT,
     Ending,
@@ -25,7 +25,18 @@ from agent.xds.endings import (
 )
 from agent.xds.process import Allocator
 from agent.xds.server import STATUS, Downstream
-from agent.xds.stream import AdsStream, Deliver, Drop, Health, SendDownstream, SendUpstream
+from agent.xds.stream import (
+    AdsStream,
+    Decision,
+    Deliver,
+    Drop,
+    Health,
+    SendDownstream,
+    SendUpstream,
+)
+
+if TYPE_CHECKING:
+    from agent.xds.monitor.run import Observer
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +66,7 @@ class RelayedSession:
         self._upstream = upstream
         self._downstream = downstream
         self._number = number
+        self._observer = backend.observing(number, kind)
         self._stream = AdsStream(
             kind, consumed=backend.deliver, subscribe=backend.subscribe, health=backend.health
         )
@@ -100,14 +112,16 @@ class RelayedSession:
                 request.nonce,
                 request.error,
             )
-            self._enqueue(raw)
+            self._enqueue(raw, request)
             for each in own:
                 self._enqueue(each.message)
             if self._backlog_bytes > BACKLOG_BYTES:
                 return self._backend.ended(backlog_too_long(BACKLOG_BYTES))
         return ENVOY_LEFT
 
-    def _enqueue(self, message: bytes) -> None:
+    def _enqueue(self, message: bytes, head: Request | None = None) -> None:
+        """Have a message sent; its head is read where it is not given, of the agent's own."""
+        self._observer.requested(message, head)
         self._backlog_bytes += len(message)
         self._requests.put_nowait(message)
 
@@ -132,6 +146,7 @@ class RelayedSession:
                 decision = self._stream.receive_response(raw)
             except WireError as error:
                 return self._backend.ended(unreadable(UPSTREAM, str(error)))
+            self._observe(decision, raw)
             if not isinstance(decision, SendDownstream):
                 del raw
                 await self._keep(decision)
@@ -159,6 +174,17 @@ class RelayedSession:
         if seconds > SLOW_WRITE_SECONDS:
             log.warning("slow write to Envoy type=%s seconds=%.1f", response.type_url, seconds)
         return None
+
+    def _observe(self, decision: Decision, raw: bytes) -> None:
+        match decision:
+            case SendDownstream(response) | Deliver(response):
+                self._observer.responded(raw, response)
+            case SendUpstream():  # a refusal of it
+                self._observer.responded(raw)
+            case Drop():
+                pass
+            case _:
+                assert_never(decision)
 
     async def _keep(self, decision: SendUpstream | Deliver | Drop) -> None:
         """Put aside what does not concern Envoy."""
@@ -214,11 +240,13 @@ class UpstreamBackend:
         *,
         note: Callable[[str, str | None], None],
         count: Count,
+        observing: "Callable[[int, Kind], Observer]",
         deliver: Mapping[str, Consume],
         subscribe: Sequence[str],
     ) -> None:
         self.allocator = Allocator()
         self.count = count
+        self.observing = observing
         self.deliver = deliver
         self.subscribe = subscribe
         self.health: Health | None = None  #: as last reported
