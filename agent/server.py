@@ -1,14 +1,16 @@
-"""Has a gRPC server listen on a Unix socket, as Envoy's bootstrap expects it.
+"""Has a gRPC server listen on a Unix socket, as Envoy's bootstrap expects it, and end in order.
 
 Source: xds-identity-dns.md section 1.3.
 """
 
+import asyncio
 import errno
 import logging
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import grpc
 
@@ -20,6 +22,49 @@ DIRECTORY_MODE: Final = 0o750
 SOCKET_MODE: Final = 0o666
 MAX_PATH_BYTES: Final = 107
 FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+#: Given to streams that were told to end, and to connections.
+END_SECONDS: Final = 1.0
+
+Context = grpc.aio.ServicerContext  # of bytes and bytes
+
+
+class Streams:
+    """Those of Envoy that are open, each a task of grpc's.
+
+    grpc logs a traceback of each task that it has to break off, so none is left to it.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def method(
+        self, serve: Callable[["Context[bytes, bytes]"], Awaitable[None]]
+    ) -> "grpc.RpcMethodHandler[bytes, bytes]":
+        """Return a method that serves each of its streams, raw bytes in and out."""
+
+        async def stream(_requests: object, context: "Context[bytes, bytes]") -> None:
+            if task := asyncio.current_task():
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            await serve(context)
+
+        return grpc.stream_stream_rpc_method_handler(stream)
+
+    async def close(self, server: grpc.aio.Server) -> None:
+        """Stop their server, once they have been told to end.
+
+        A client that hangs, and takes not even its status, holds this up for two seconds at most.
+        """
+        await self._ended()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                await server.stop(None)
+                await self._ended()
+
+    async def _ended(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=END_SECONDS)
+            await asyncio.sleep(0)  # for the task of grpc's that waits for each of them
 
 
 async def listen(server: grpc.aio.Server, path: str) -> None:

@@ -18,7 +18,7 @@ from agent.errors import SecretError, SystemRefusedError
 from agent.identity.secret import Secret, read_request, write_response, write_secret
 from agent.identity.settings import KeyProvider
 from agent.identity.stream import Meaning, SdsStream
-from agent.server import listen
+from agent.server import Context, Streams, listen
 from agent.wire import WireError
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,6 @@ STALE: Final = "pilot_xds_expired_nonce"
 ERRORS: Final = "pilot_total_xds_internal_errors"
 SEND_TIME: Final = "pilot_xds_send_time"
 
-Context = grpc.aio.ServicerContext  # of bytes and bytes
 Get = Callable[[str], Awaitable[Secret]]
 
 
@@ -52,6 +51,9 @@ class Ending(NamedTuple):
     details: str
 
 
+SHUT_DOWN: Final = Ending(grpc.StatusCode.UNAVAILABLE, "agent is shutting down")
+
+
 class SdsServer:
     """All streams, and what they get."""
 
@@ -62,6 +64,7 @@ class SdsServer:
         self.recorder = recorder
         self._versions = itertools.count(1)
         self._streams: set[SecretStream] = set()
+        self._calls = Streams()
 
     def publish(self, name: str) -> None:
         """Tell every stream that is subscribed to a secret that it may have changed."""
@@ -95,8 +98,10 @@ class SdsServer:
         finally:
             if retrying:
                 retrying.cancel()
+            for stream in self._streams:
+                stream.stop()
             for server in servers:
-                await server.stop(None)
+                await self._calls.close(server)
 
     async def _listen(self, path: str) -> grpc.aio.Server:
         server = grpc.aio.server(options=[("grpc.max_concurrent_streams", MAX_STREAMS)])
@@ -116,17 +121,6 @@ class SdsServer:
         log.error("no SDS socket=%s: Envoy gets no certificates", path)
 
     def _handlers(self) -> "grpc.GenericRpcHandler[bytes, bytes]":
-        async def stream_secrets(_requests: object, context: "Context[bytes, bytes]") -> None:
-            stream = SecretStream(self, context)
-            self._streams.add(stream)
-            try:
-                ending = await stream.run()
-            finally:
-                self._streams.discard(stream)
-            if ending:
-                context.set_code(ending.code)
-                context.set_details(ending.details)
-
         def refuse(name: str) -> "grpc.RpcMethodHandler[bytes, bytes]":
             async def handle(_requests: object, context: "Context[bytes, bytes]") -> None:
                 await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{name} not implemented")
@@ -134,8 +128,19 @@ class SdsServer:
             return grpc.stream_stream_rpc_method_handler(handle)
 
         methods = {name: refuse(name) for name in NOT_IMPLEMENTED}
-        methods["StreamSecrets"] = grpc.stream_stream_rpc_method_handler(stream_secrets)
+        methods["StreamSecrets"] = self._calls.method(self._serve)
         return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    async def _serve(self, context: "Context[bytes, bytes]") -> None:
+        stream = SecretStream(self, context)
+        self._streams.add(stream)
+        try:
+            ending = await stream.run()
+        finally:
+            self._streams.discard(stream)
+        if ending:
+            context.set_code(ending.code)
+            context.set_details(ending.details)
 
 
 class SecretStream:
@@ -147,6 +152,7 @@ class SecretStream:
         self._context = context
         self._changed: dict[str, None] = {}  # in order
         self._notified: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._limit = asyncio.timeout(None)
 
     def notify(self, name: str) -> None:
         """Take note that a secret may have changed."""
@@ -155,8 +161,19 @@ class SecretStream:
             if not self._notified.done():
                 self._notified.set_result(None)
 
+    def stop(self) -> None:
+        """End the stream, whatever it waits for."""
+        self._limit.reschedule(0)
+
     async def run(self) -> Ending | None:
         """Serve until Envoy is gone; return why, if we end the stream ourselves."""
+        try:
+            async with self._limit:
+                return await self._run()
+        except TimeoutError:
+            return SHUT_DOWN
+
+    async def _run(self) -> Ending | None:
         await self._context.send_initial_metadata(())
         reading: asyncio.Future[Any] = asyncio.ensure_future(self._context.read())
         try:

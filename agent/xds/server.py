@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import grpc
 
-from agent.server import listen
+from agent.server import Context, Streams, listen
 from agent.xds.client import EOF, SERVICE, keepalive_options
 from agent.xds.discovery import Kind
 from agent.xds.endings import ENVOY, Ending
@@ -21,16 +21,14 @@ STATUS: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 #: gRPC refuses a longer message than that without our seeing it, so it is never the lower limit.
 SILENT_LIMIT_BYTES: Final = 64 * 1024 * 1024
-#: Within that, grpc cancels the stream of an Envoy that is gone.
+#: Within that, grpc cancels the stream of an Envoy that is gone; a status for it would be logged.
 GONE_SECONDS: Final = 0.1
-#: Given to streams that were told to end.
-END_SECONDS: Final = 1.0
 
 
 class Downstream:
     """Envoy's end of a stream; `limit_bytes` is what one of its messages may have."""
 
-    def __init__(self, context: "grpc.aio.ServicerContext[bytes, bytes]", limit_bytes: int) -> None:
+    def __init__(self, context: "Context[bytes, bytes]", limit_bytes: int) -> None:
         self._context = context
         self.limit_bytes = limit_bytes
         #: Sends one response; the bound method itself, so that no frame of ours holds the message.
@@ -60,15 +58,17 @@ async def listening(settings: XdsSettings, handle: Handle) -> AsyncIterator[None
         SystemRefusedError: the socket cannot be made.
     """
     server = grpc.aio.server(options=_options(settings))
-    streams = _Streams(handle, settings.max_receive_bytes)
-    server.add_generic_rpc_handlers((streams.methods(),))
+    streams = Streams()
+    methods = {
+        kind.value: streams.method(_serve(kind, handle, settings.max_receive_bytes))
+        for kind in Kind
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
     await listen(server, settings.socket_path)
     try:
         yield
     finally:
-        await streams.ended()
-        await server.stop(None)
-        await streams.ended()
+        await streams.close(server)
 
 
 def _options(settings: XdsSettings) -> list[tuple[str, int]]:
@@ -85,46 +85,16 @@ def _options(settings: XdsSettings) -> list[tuple[str, int]]:
     ]
 
 
-class _Streams:
-    """Those of Envoy that are open, each a task of grpc's.
-
-    grpc logs a traceback of what it has to break off, so none is left to it: not a status for an
-    Envoy that is gone, and no task at the end of the loop.
-    """
-
-    def __init__(self, handle: Handle, limit_bytes: int) -> None:
-        self._handle = handle
-        self._limit_bytes = limit_bytes
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    def methods(self) -> "grpc.GenericRpcHandler[bytes, bytes]":
-        """Return both ADS methods."""
-        return grpc.method_handlers_generic_handler(
-            SERVICE, {kind.value: self._method(kind) for kind in Kind}
-        )
-
-    async def ended(self) -> None:
-        """Return when all have ended, or soon."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=END_SECONDS)
-            await asyncio.sleep(0)  # for the task of grpc's that waits for each of them
-
-    def _method(self, kind: Kind) -> "grpc.RpcMethodHandler[bytes, bytes]":
-        async def stream(
-            _requests: object, context: "grpc.aio.ServicerContext[bytes, bytes]"
-        ) -> None:
-            if task := asyncio.current_task():
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-            await self._serve(kind, context)
-
-        return grpc.stream_stream_rpc_method_handler(stream)
-
-    async def _serve(self, kind: Kind, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+def _serve(
+    kind: Kind, handle: Handle, limit_bytes: int
+) -> Callable[["Context[bytes, bytes]"], Awaitable[None]]:
+    async def serve(context: "Context[bytes, bytes]") -> None:
         # At once: grpc could not end a stream whose first write, with these, still waits.
         await context.send_initial_metadata(())
-        ending = await self._handle(kind, Downstream(context, self._limit_bytes))
+        ending = await handle(kind, Downstream(context, limit_bytes))
         if ending.counter == ENVOY:
             await asyncio.sleep(GONE_SECONDS)
         context.set_code(STATUS[ending.code])
         context.set_details(ending.details)
+
+    return serve

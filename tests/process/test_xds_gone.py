@@ -13,12 +13,10 @@ from agent.xds.discovery import Kind, write_request
 from agent.xds.resources import CLUSTER
 from agent.xds.settings import CredentialSettings, UpstreamSettings, XdsSettings
 from tests.fakes.ads_client import AdsClient, ads_client
+from tests.fakes.grpc_log import complaints, tasks_left
 from tests.fakes.link import Link, unix_link
 from tests.fakes.relay_bench import ENVOY_CANCELLED, ENVOY_ERROR, Counts
 from tests.waiting import until
-
-#: The tasks of grpc's server, one within the other. What becomes of them is told by tracebacks.
-GRPC_TASKS = {"_schedule_rpc_coro", "_handle_exceptions"}
 
 
 @contextlib.asynccontextmanager
@@ -50,21 +48,6 @@ async def silent_control_plane() -> AsyncIterator[int]:
             writer.transport.abort()
 
 
-def grpc_tasks() -> list[str]:
-    names = (getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks())
-    return [name for name in names if name in GRPC_TASKS]
-
-
-def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [
-        record.message
-        for record in caplog.records
-        if (record.levelno >= logging.ERROR or record.name.startswith("grpc"))
-        # Late news for the loop of the test before: grpc has one queue for all loops.
-        and "PollerCompletionQueue._handle_events" not in record.message
-    ]
-
-
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 50])
 async def test_nothing_is_left_to_be_broken_off_when_the_relay_closes_with_it(
     turns: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -78,7 +61,7 @@ async def test_nothing_is_left_to_be_broken_off_when_the_relay_closes_with_it(
             between.kill()
             for _ in range(turns):
                 await asyncio.sleep(0)
-        left = grpc_tasks()
+        left = tasks_left()
 
     assert left == []
     assert complaints(caplog) == []
