@@ -35,6 +35,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "agent.identity": "cache",
     "agent.wasm": "wasm",
     "agent.status.client": "probes",
+    "agent.status.application": "healthcheck",
     "grpc": "grpc",
 }
 

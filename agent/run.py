@@ -29,6 +29,7 @@ from agent.metrics import Family, Metrics
 from agent.process import build
 from agent.settings import Settings
 from agent.status import run as status
+from agent.status.settings import StatusSettings
 from agent.xds import run as xds
 from agent.xds.resources import NAME_TABLE, PROXY_CONFIG
 from bootstrap.files import Gate, write_atomic
@@ -180,6 +181,7 @@ async def _serve(
         if names:
             names.warm_up()
         supervisor.started()
+        await _check_application(settings.status, hooks, details, relay.report_health, stack)
         _write_grpc_bootstrap(settings, node)
         gc.enable()
         gc.freeze()
@@ -204,6 +206,22 @@ async def _dns(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> "
     from agent.dns.run import serving  # noqa: PLC0415 - few pods need it
 
     return await stack.enter_async_context(serving(settings.dns, metrics))
+
+
+async def _check_application(
+    settings: StatusSettings,
+    hooks: status.Hooks,
+    details: dict[str, Callable[[], str | None]],
+    report: Callable[[str | None], None],
+    stack: AsyncExitStack,
+) -> None:
+    """Have the application's health be reported, where the control plane cannot see it itself."""
+    if settings.health is None:
+        return
+    from agent.status.application.run import checking  # noqa: PLC0415 - virtual machines alone
+
+    checker = checking(settings, settings.health, hooks, report)
+    details["application"] = (await stack.enter_async_context(checker)).problem
 
 
 async def _located(start: Start) -> Node:

@@ -182,6 +182,8 @@ def parse_settings(
             is_sidecar=proxy_type == SIDECAR,
             envoy_enabled=has_envoy,
             profiling=flags.is_on("profiling"),
+            readiness_probe=config.readiness_probe,
+            proxy_address=addresses[0],
         ),
         identity=identity,
         xds=parse_xds(

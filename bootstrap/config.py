@@ -8,7 +8,7 @@ Source: bootstrap.md section 3.
 
 import posixpath
 from collections.abc import Mapping
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from bootstrap.durations import SECOND, parse_duration
 from bootstrap.errors import BootstrapError
@@ -71,6 +71,8 @@ class ProxyConfig(NamedTuple):
     file_flush_interval_seconds: float | None
     file_flush_min_size_kb: int
     proxy_metadata: Mapping[str, str]
+    #: How the application of a virtual machine is checked; None where it is not.
+    readiness_probe: Mapping[str, Any] | None
     #: All of it as canonical proto JSON: metadata PROXY_CONFIG, and the less used fields.
     document: Mapping[str, object]
 
@@ -136,6 +138,7 @@ def from_document(document: Mapping[str, object]) -> ProxyConfig:
         file_flush_interval_seconds=None if flush is None else _seconds(flush),
         file_flush_min_size_kb=number.get("fileFlushMinSizeKb", 0),
         proxy_metadata=cast("Mapping[str, str]", document.get("proxyMetadata", {})),
+        readiness_probe=cast("Mapping[str, Any] | None", document.get("readinessProbe")),
         document=document,
     )
 

@@ -16,7 +16,7 @@ CODES: Final = {
     "4": "DEADLINE_EXCEEDED",
     "5": "NOT_FOUND",
     "7": "PERMISSION_DENIED",
-    "12": "UNIMPLEMENTED",
+    "12": "UNIMPLEMENTED: the server has no grpc.health.v1.Health",
     "13": "INTERNAL",
     "14": "UNAVAILABLE",
     "16": "UNAUTHENTICATED",

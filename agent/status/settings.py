@@ -4,11 +4,14 @@ Source: status-lifecycle.md section 2.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent.reader import Reader, parse_bool, parse_port, parse_text
 from agent.status.probes import Probe, parse_probers
 from agent.status.scrape import Target, parse_annotations
+
+if TYPE_CHECKING:
+    from agent.status.application.settings import HealthSettings
 
 #: Capture lets what comes from here reach the application directly (5.3).
 PROBE_SOURCE_V4 = "127.0.0.6"
@@ -50,6 +53,8 @@ class StatusSettings(NamedTuple):
     profiling: bool = True
     #: Nobody but this agent configures Envoy. AGENT_LOCAL_XDS.
     is_local: bool = False
+    #: The application's health is reported to the control plane. ProxyConfig readinessProbe.
+    health: "HealthSettings | None" = None
 
 
 def parse_status(
@@ -63,6 +68,8 @@ def parse_status(
     is_sidecar: bool,
     envoy_enabled: bool,
     profiling: bool = True,
+    readiness_probe: Mapping[str, Any] | None = None,
+    proxy_address: str = "localhost",
 ) -> StatusSettings:
     """Return the status branch; a table or scrape configuration that is wrong is an error.
 
@@ -76,16 +83,37 @@ def parse_status(
         is_sidecar: gateways never scrape an application.
         envoy_enabled: False in proxyless mode.
         profiling: whether the profiling paths exist.
+        readiness_probe: ProxyConfig's, as canonical proto JSON; None where it has none.
+        proxy_address: the first of the node's.
     """
+    probes = _parse_probes(read, instance_ip, ipv6=ipv6)
+    is_local = bool(read.take("AGENT_LOCAL_XDS", parse_text, default=""))
     return StatusSettings(
         port=port,
         admin_host=admin_host,
         admin_port=admin_port,
         envoy_enabled=envoy_enabled,
-        probes=_parse_probes(read, instance_ip, ipv6=ipv6),
+        probes=probes,
         scrape=_parse_scrape(read, port, is_sidecar=is_sidecar, envoy_enabled=envoy_enabled),
         profiling=profiling,
-        is_local=bool(read.take("AGENT_LOCAL_XDS", parse_text, default="")),
+        is_local=is_local,
+        health=None if is_local else _parse_health(read, readiness_probe, proxy_address, probes),
+    )
+
+
+def _parse_health(
+    read: Reader, probe: Mapping[str, Any] | None, proxy_address: str, probes: ProbeSettings
+) -> "HealthSettings | None":
+    if probe is None:
+        return None
+    from agent.status.application.settings import parse_health  # noqa: PLC0415 -- virtual machines
+
+    return parse_health(
+        read,
+        probe,
+        host="localhost" if probes.host == "localhost" else proxy_address,
+        source=probes.source,
+        offers_alpn=probes.offers_alpn,
     )
 
 

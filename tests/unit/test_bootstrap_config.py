@@ -55,6 +55,7 @@ def test_without_sources_the_built_in_values_stand() -> None:
         file_flush_interval_seconds=None,
         file_flush_min_size_kb=0,
         proxy_metadata={},
+        readiness_probe=None,
         document=config.document,
     )
 

@@ -59,7 +59,7 @@ async def check(
     except TimeoutError as error:
         raise HttpError(authority, f"DEADLINE_EXCEEDED after {timeout_seconds:g} s") from error
     except (OSError, ProtocolError, ValueError) as error:
-        raise HttpError(authority, f"no gRPC answer: {error}") from error
+        raise HttpError(authority, f"health call failed: {error}") from error
     finally:
         sock.close()
 

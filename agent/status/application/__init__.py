@@ -1,0 +1,1 @@
+"""Health of an application outside Kubernetes: checked here, reported to the control plane."""

@@ -1,0 +1,364 @@
+"""Checks of real applications, and what is reported. Source: xds-identity-dns.md section 9."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from agent.status.application.client import find_problem
+from agent.status.application.run import Checker, checking
+from agent.status.application.settings import (
+    Check,
+    ExecCheck,
+    GrpcCheck,
+    HealthSettings,
+    HttpCheck,
+    TcpCheck,
+    Thresholds,
+)
+from agent.status.settings import StatusSettings
+from tests.fakes.health import NOT_SERVING, SERVING, Health, health_server
+from tests.fakes.status import Agent
+from tests.fakes.web import Admin, Pages, server_context, web_server
+from tests.waiting import until
+
+LOCAL = "127.0.0.1"
+PERIOD_SECONDS = 0.01
+
+
+async def problem_of(check: Check, *, timeout_seconds: float = 5.0) -> str | None:
+    return await find_problem(HealthSettings(check, timeout_seconds=timeout_seconds))
+
+
+def closed_port() -> int:
+    with socket.create_server((LOCAL, 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
+
+
+@contextmanager
+def listening(port: int = 0) -> Iterator[int]:
+    with socket.create_server((LOCAL, port)) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("status", "problem"),
+    [
+        (200, None),
+        (399, None),
+        (400, "status 400, expected 200 to 399"),
+        (500, "status 500, expected 200 to 399"),
+    ],
+)
+async def test_http_is_healthy_from_200_to_399(status: int, problem: str | None) -> None:
+    """T-H1."""
+    pages = Pages({"/ready": web.Response(status=status)})
+    async with web_server(pages) as port:
+        found = await problem_of(HttpCheck(LOCAL, port, "/ready?full"))
+
+    assert found == (problem and f"GET http://{LOCAL}:{port}/ready?full: {problem}")
+    request = pages.requests[0]
+    assert (request.remote, request.raw_path) == ("127.0.0.6", "/ready?full")
+    assert dict(request.headers) == {
+        "Host": f"{LOCAL}:{port}",
+        "Connection": "close",
+        "User-Agent": "istio-probe/1.0",
+    }
+
+
+async def test_configured_headers_are_sent() -> None:
+    pages = Pages({"/": web.Response()})
+    headers = (("host", "shop"), ("User-Agent", "mine"), ("X", "1"), ("X", "2"), ("Trailer", "t"))
+    async with web_server(pages) as port:
+        assert await problem_of(HttpCheck(LOCAL, port, headers=headers)) is None
+
+    sent = pages.requests[0].headers
+    assert (sent["Host"], sent["User-Agent"], sent.getall("X")) == ("shop", "mine", ["1", "2"])
+    assert "Trailer" not in sent
+
+
+@pytest.mark.parametrize(
+    ("location", "problem"),
+    [("/there", "status 503"), ("http://127.0.0.9/", None), ("ftp://127.0.0.1/", "redirect to")],
+)
+async def test_redirects_are_those_of_the_kubelet(location: str, problem: str | None) -> None:
+    moved = web.Response(status=302, headers={"Location": location})
+    pages = Pages({"/": moved, "/there": web.Response(status=503)})
+    async with web_server(pages) as port:
+        found = await problem_of(HttpCheck(LOCAL, port))
+
+    assert (problem is None) is (found is None)
+    assert problem is None or problem in str(found)
+
+
+async def test_https_believes_any_certificate(tmp_path: Path) -> None:
+    """D-11."""
+    pages = Pages({"/": web.Response()})
+    async with web_server(pages, tls=server_context(tmp_path, "http/1.1")) as port:
+        assert await problem_of(HttpCheck(LOCAL, port, is_tls=True)) is None
+
+
+async def test_http_that_is_refused_silent_or_cannot_be_asked_is_not_healthy() -> None:
+    """T-H1: refused."""
+    refused = await problem_of(HttpCheck(LOCAL, port := closed_port()))
+    with listening() as silent_port:
+        silent = await problem_of(HttpCheck(LOCAL, silent_port), timeout_seconds=0.05)
+    no_url = await problem_of(HttpCheck(LOCAL, 80, "/%zz"))
+
+    assert refused == f"GET http://{LOCAL}:{port}/: connection refused"
+    assert "timed out" in str(silent)
+    assert no_url == "path '/%zz': expected no control characters and '%' with two digits"
+
+
+async def test_grpc_must_be_serving() -> None:
+    """T-H2, D-10: what is not SERVING has a text too."""
+    health = Health({"": SERVING, "sick": NOT_SERVING})
+    async with health_server(health) as port:
+        assert await problem_of(GrpcCheck(LOCAL, port)) is None
+        sick = await problem_of(GrpcCheck(LOCAL, port, "sick"))
+        unknown = await problem_of(GrpcCheck(LOCAL, port, "other"))
+
+    assert sick == "service 'sick' has status NOT_SERVING"
+    assert unknown == f"{LOCAL}:{port}: health call failed: NOT_FOUND"
+    assert health.user_agents[0].startswith("istio-probe/1.0 ")
+    assert health.peers[0].startswith("ipv4:127.0.0.6:")
+
+
+async def test_what_goes_wrong_with_grpc_has_a_text_of_its_own() -> None:
+    """T-H2: wrong port."""
+    async with health_server(Health({}), implements=False) as port:
+        unimplemented = await problem_of(GrpcCheck(LOCAL, port))
+    with listening() as port:
+        silent = await problem_of(GrpcCheck(LOCAL, port), timeout_seconds=0.05)
+    refused = await problem_of(GrpcCheck(LOCAL, closed_port()))
+
+    assert "UNIMPLEMENTED: the server has no grpc.health.v1.Health" in str(unimplemented)
+    assert "DEADLINE_EXCEEDED after 0.05 s" in str(silent)
+    assert "connection refused" in str(refused)
+
+
+async def test_tcp_is_healthy_where_a_connection_can_be_made() -> None:
+    """T-H3."""
+    with listening() as port:
+        assert await problem_of(TcpCheck(LOCAL, port)) is None
+
+    assert await problem_of(TcpCheck(LOCAL, port)) == f"{LOCAL}:{port}: connection refused"
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        (("true",), None),
+        (("false",), "exit status 1"),
+        (("sh", "-c", "exit 7"), "exit status 7"),
+        (("sh", "-c", "kill -TERM $$"), "signal: terminated"),
+        (("no-such-command",), "no-such-command: no such file in PATH"),
+        (("/etc/passwd",), f"/etc/passwd: not executable by uid {os.geteuid()}"),
+        (("a\0b",), "embedded null byte"),
+    ],
+)
+async def test_a_command_must_end_with_status_0(
+    command: tuple[str, ...], problem: str | None
+) -> None:
+    """T-H4."""
+    assert await problem_of(ExecCheck(command)) == problem
+
+
+async def test_a_command_that_takes_too_long_is_killed_with_what_it_has_started(
+    tmp_path: Path,
+) -> None:
+    pids = tmp_path / "pids"
+    script = f"sleep 1000 & echo $! $$ > {pids}.new; mv {pids}.new {pids}; wait"
+
+    problem = await problem_of(ExecCheck(("sh", "-c", script)), timeout_seconds=0.5)
+
+    assert problem == "command timeout exceeded: signal: killed"
+    child, shell = (int(pid) for pid in pids.read_text().split())
+    await until(lambda: not is_running(shell))
+    await until(lambda: not is_running(child))
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process lives: an orphan that is dead waits for pid 1 to reap it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_a_command_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    command = (sys.executable, "-c", f"import os; os.mkfifo({str(file)!r}); open({str(file)!r})")
+    task = asyncio.create_task(problem_of(ExecCheck(command)))
+    await until(file.exists)
+
+    task.cancel()
+    await asyncio.wait((task,))
+
+    assert task.cancelled()
+    assert not has_children()
+
+
+async def test_a_command_gets_neither_our_streams_nor_our_signals(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    files = " ".join(f"/proc/$$/fd/{number}" for number in range(3))
+    look = f"(readlink {files}; grep SigIgn /proc/$$/status) | cat > {report}"
+
+    assert await problem_of(ExecCheck(("sh", "-c", look))) is None
+
+    *streams, ignored = report.read_text().splitlines()
+    assert streams == ["/dev/null"] * 3
+    assert int(ignored.split()[1], 16) & 1 << signal.SIGPIPE - 1 == 0
+
+
+def has_children() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
+class Reports:
+    """What was reported; None is healthy."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[str | None] = asyncio.Queue()
+
+    async def next(self) -> str | None:
+        async with asyncio.timeout(10):
+            return await self.queue.get()
+
+
+@asynccontextmanager
+async def reporting(
+    check: Check,
+    *,
+    agent: Agent | None = None,
+    admin_port: int | None = None,
+    thresholds: Thresholds = Thresholds(),  # noqa: B008 -- immutable
+    initial_delay_seconds: float = 0.0,
+    period_seconds: float = PERIOD_SECONDS,
+) -> AsyncIterator[tuple[Reports, Checker]]:
+    status = StatusSettings(
+        port=0,
+        admin_host=LOCAL,
+        admin_port=admin_port or 1,
+        envoy_enabled=admin_port is not None,
+    )
+    health = HealthSettings(
+        check,
+        initial_delay_seconds=initial_delay_seconds,
+        period_seconds=period_seconds,
+        thresholds=thresholds,
+    )
+    reports = Reports()
+    hooks = (agent or Agent()).hooks()
+    async with checking(status, health, hooks, reports.queue.put_nowait) as checker:
+        yield reports, checker
+
+
+async def test_a_target_that_comes_and_goes_is_reported_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """T-H5."""
+    caplog.set_level(logging.INFO, "agent.status.application")
+    port = closed_port()
+    async with reporting(TcpCheck(LOCAL, port)) as (reports, checker):
+        down = await reports.next()
+        problem = checker.problem()
+        with listening(port):
+            up = await reports.next()
+            assert checker.problem() is None
+        down_again = await reports.next()
+        assert reports.queue.empty()
+
+    refused = f"{LOCAL}:{port}: connection refused"
+    assert (down, up, down_again) == (refused, None, refused)
+    assert problem == f"application is not healthy: {refused}"
+    assert [record.message for record in caplog.records] == [
+        f"application is not healthy reason={refused!r}",
+        "application is healthy",
+        f"application is not healthy reason={refused!r}",
+    ]
+
+
+async def test_only_a_row_of_results_is_reported() -> None:
+    statuses = iter([200, 500, 500, 200, 500, 500, 500])
+    asked = 0
+
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return web.Response(status=next(statuses, 500))
+
+    async with (
+        web_server(answer) as port,
+        reporting(HttpCheck(LOCAL, port), thresholds=Thresholds(1, 3)) as (reports, _),
+    ):
+        assert await reports.next() is None
+        assert "status 500" in str(await reports.next())
+
+    assert asked >= 7
+
+
+async def test_envoy_is_asked_first() -> None:
+    """Section 9.2: the first that is not healthy decides."""
+    admin = Admin()
+    admin.stats = ""
+    agent = Agent()
+    async with (
+        web_server(admin) as admin_port,
+        reporting(ExecCheck(("true",)), agent=agent, admin_port=admin_port) as (reports, _),
+    ):
+        not_configured = await reports.next()
+        admin.stats = Admin().stats
+        ready = await reports.next()
+        agent.checks["envoy"] = lambda: "Envoy is restarted, 1 of 3 times"
+        restarted = await reports.next()
+        del agent.checks["envoy"]
+        again = await reports.next()
+        agent.cause = "received signal: terminated"
+        terminated = await reports.next()
+
+    assert "config not received from XDS server (is Istiod running?)" in str(not_configured)
+    assert (ready, again) == (None, None)
+    assert restarted == "Envoy is restarted, 1 of 3 times"
+    assert terminated == "server is terminated: received signal: terminated"
+
+
+async def test_the_first_check_waits_for_the_initial_delay_alone() -> None:
+    """The first check is at once after the delay, not a period later."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    check = ExecCheck(("true",))
+    async with reporting(check, initial_delay_seconds=0.05, period_seconds=1000) as (reports, _):
+        assert await reports.next() is None
+
+    assert loop.time() - began >= 0.05
+
+
+async def test_a_system_without_descriptors_is_not_the_end_of_checking() -> None:
+    import resource  # noqa: PLC0415 -- of this test alone
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with listening() as port:
+        async with reporting(TcpCheck(LOCAL, port)) as (reports, _):
+            assert await reports.next() is None
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+            try:
+                exhausted = await reports.next()
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert await reports.next() is None
+
+    assert "too many open files" in str(exhausted)
