@@ -4,7 +4,7 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11 /usr/bin/python3.12 /usr/bi
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: demo root test test-tools fuzz check bench clean system
+.PHONY: demo root test test-tools fuzz chaos check bench clean system
 
 # Not the script `agent`: its first line cannot hold a path with a space.
 demo: root .venv/ready system
@@ -21,6 +21,11 @@ FUZZ_EXAMPLES ?= 1000
 FUZZ_TESTS := tests/netns/test_iptables_packets_explained.py
 fuzz: .venv/ready system
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout=0 $(FUZZ_TESTS) $(PYTEST_ARGS)
+
+# A control plane that does its worst for two minutes, under traffic.
+CHAOS_SECONDS ?= 50
+chaos: .venv/ready system
+	CHAOS_SECONDS=$(CHAOS_SECONDS) $(BIN)/python -m pytest --timeout=0 tests/envoy/test_xds_chaos.py $(PYTEST_ARGS)
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

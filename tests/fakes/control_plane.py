@@ -113,13 +113,14 @@ class Stream:
 class ControlPlane:
     """A server; `streams` has those that were opened and not yet taken."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self.host = host
         self.port = port
         self.streams: asyncio.Queue[Stream] = asyncio.Queue()
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     async def accept(self) -> Stream:
         return await self.streams.get()
@@ -143,14 +144,15 @@ class ControlPlane:
 @contextlib.asynccontextmanager
 async def control_plane(
     *,
+    host: str = "127.0.0.1",
     port: int = 0,
     pair: Pair | None = None,
     client_root: bytes | None = None,
     options: tuple[tuple[str, int], ...] = (),
 ) -> AsyncIterator[ControlPlane]:
-    """Run a control plane on the loopback: TLS with a pair, client certificates with a root."""
+    """Run a control plane: TLS with a pair, client certificates with a root."""
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", -1), *options])
-    plane = ControlPlane(port)
+    plane = ControlPlane(port, host)
     server.add_generic_rpc_handlers((plane.handlers(),))
     if pair is None:
         plane.port = server.add_insecure_port(plane.address)
