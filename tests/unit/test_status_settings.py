@@ -1,6 +1,9 @@
+from typing import Any
+
 import pytest
 
 from agent.reader import Reader
+from agent.status.application.settings import HealthSettings, TcpCheck
 from agent.status.probes import HttpProbe
 from agent.status.scrape import Target
 from agent.status.settings import ProbeSettings, ScrapeSettings, StatusSettings, parse_status
@@ -13,6 +16,7 @@ def parse(
     ipv6: bool = False,
     is_sidecar: bool = True,
     envoy_enabled: bool = True,
+    readiness_probe: dict[str, Any] | None = None,
 ) -> tuple[StatusSettings, Reader]:
     read = Reader(environ or {})
     settings = parse_status(
@@ -24,6 +28,8 @@ def parse(
         ipv6=ipv6,
         is_sidecar=is_sidecar,
         envoy_enabled=envoy_enabled,
+        readiness_probe=readiness_probe,
+        proxy_address="10.0.0.9",
     )
     return settings, read
 
@@ -40,6 +46,28 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         scrape=ScrapeSettings(),
     )
     assert read.errors == read.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, HealthSettings(TcpCheck("10.0.0.9", 80))),
+        (
+            {
+                "REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION": "true",
+                "ISTIO_ENABLE_HTTP2_PROBING": "false",
+            },
+            HealthSettings(TcpCheck("localhost", 80), offers_alpn=False),
+        ),
+        ({"AGENT_LOCAL_XDS": "builtin"}, None),  # there is nobody to tell
+    ],
+)
+def test_a_readiness_probe_is_of_the_proxys_address(
+    environ: dict[str, str], expected: HealthSettings | None
+) -> None:
+    settings, _ = parse(environ, readiness_probe={"tcpSocket": {"port": 80}})
+
+    assert settings.health == expected
 
 
 def test_every_variable_is_read() -> None:
