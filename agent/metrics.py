@@ -57,7 +57,12 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "num_file_secret_failures_total": Family(
         "counter", "The total number of failures to read the files of a secret."
     ),
-    "pilot_total_xds_rejects": Family("counter", "The total number of secrets Envoy refused."),
+    "xds_proxy_push_ack_seconds": Family(
+        "histogram",
+        "Seconds from a push of the control plane to its ACK, by type.",
+        (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+    ),
+    "pilot_total_xds_rejects": Family("counter", "The total number of pushes refused, by type."),
     "pilot_xds_expired_nonce": Family(
         "counter", "The total number of requests that answered no longer current responses."
     ),

@@ -169,10 +169,15 @@ async def _serve(
             deliver[PROXY_CONFIG] = workload.take_proxy_config
         relay = await stack.enter_async_context(
             xds.serving(
-                settings.xds, count=metrics.count, deliver=deliver, subscribe=tuple(deliver)
+                settings.xds,
+                count=metrics.count,
+                observe=metrics.observe,
+                deliver=deliver,
+                subscribe=tuple(deliver),
             )
         )
         details["xds"] = relay.problem
+        documents |= {"syncz": relay.document, "syncz/watch": relay.watch}
         mark("listening")
         node = await _located(start)
         if start.gate and start.envoy:

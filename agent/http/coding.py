@@ -17,8 +17,9 @@ LEVEL: Final = 1
 #: Of what is made out of one compressed piece at once.
 INFLATED_BYTES: Final = 64 * 1024
 GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS
-COMPRESSED_TYPES: Final = (
-    "audio/",
+UNCHANGED_TYPES: Final = (
+    "application/x-ndjson",  # lines are to be read as they come: none may be held back
+    "audio/",  # compressed in themselves, as are those that follow
     "video/",
     "image/",
     "application/gzip",
@@ -32,7 +33,7 @@ async def compressed(request: Request, reply: Reply) -> Reply:
     if (
         request.method == "HEAD"
         or reply.status in BODILESS
-        or first_value(reply.headers, "content-type").startswith(COMPRESSED_TYPES)
+        or first_value(reply.headers, "content-type").startswith(UNCHANGED_TYPES)
         or choose_encoding(request.header("accept-encoding")) is None
     ):
         return reply

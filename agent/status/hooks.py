@@ -19,5 +19,6 @@ class Hooks(NamedTuple):
     quit: Callable[[], None]
     #: How many Envoys were started: what was true of one is not of the next.
     starts: Callable[[], int] = lambda: 1
-    #: What /debug/NAME shows this pod, as JSON; it may be awaitable. None: nothing to show yet.
+    #: What /debug/NAME shows this pod, as JSON; it may be awaitable, or a generator of lines that
+    #: are shown as they come. None: nothing to show yet.
     documents: Mapping[str, Callable[[], object]] = {}

@@ -48,6 +48,8 @@ EXACT: Final = {
     ("debug", "certs"): Endpoint.DOCUMENT,
     ("debug", "drain"): Endpoint.DOCUMENT,
     ("debug", "ndsz"): Endpoint.DOCUMENT,
+    ("debug", "syncz"): Endpoint.DOCUMENT,
+    ("debug", "syncz", "watch"): Endpoint.DOCUMENT,
 }
 PREFIXES: Final = {
     ("app-health",): Endpoint.PROBE,

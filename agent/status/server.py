@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable
 from typing import TYPE_CHECKING, Final
 
 from agent.http.coding import compressed
@@ -32,6 +32,7 @@ TEXT: Final[Headers] = (("Content-Type", "text/plain; charset=utf-8"),)
 SAFE_TEXT: Final[Headers] = (*TEXT, ("X-Content-Type-Options", "nosniff"))
 COMMON_HEADERS: Final[Headers] = (("Vary", "Accept-Encoding"),)
 JSON: Final[Headers] = (("Content-Type", "application/json"),)
+JSON_LINES: Final[Headers] = (("Content-Type", "application/x-ndjson"),)
 LOCALHOST_ONLY: Final = frozenset(
     (Endpoint.QUIT, Endpoint.DRAIN, Endpoint.DOCUMENT, Endpoint.PROFILE)
 )
@@ -172,6 +173,8 @@ class StatusServer:
             return _profile(name.removeprefix("pprof/"))
         document = self._hooks.documents.get(name)
         found = document() if document else None
+        if isinstance(found, AsyncGenerator):
+            return Reply(OK, found, JSON_LINES)
         if isinstance(found, Awaitable):
             found = await found
         if found is None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from agent.xds.discovery import Kind, Resource, write_response
@@ -60,6 +60,7 @@ async def bench(
     metadata: tuple[tuple[str, str], ...] = (("clusterid", ""),),
     keepalive: KeepaliveSettings = KeepaliveSettings(),  # noqa: B008 - immutable
     max_receive_bytes: int = 4_194_304,
+    observe: Callable[..., None] = lambda *_, **__: None,
 ) -> AsyncIterator[Bench]:
     """Run a relay to a plaintext control plane, and connect a client."""
     settings = XdsSettings(
@@ -77,7 +78,9 @@ async def bench(
     )
     counts = Counts()
     async with (
-        serving(settings, count=counts.add, deliver=deliver, subscribe=subscribe) as relay,
+        serving(
+            settings, count=counts.add, observe=observe, deliver=deliver, subscribe=subscribe
+        ) as relay,
         ads_client(settings.socket_path) as client,
     ):
         yield Bench(relay, client, counts, settings.socket_path)

@@ -43,6 +43,7 @@ async def whole(reply: Reply) -> bytes:
         (GZIP, Reply(204, b"")),
         (GZIP, Reply(200, LONG[1:])),
         (GZIP, Reply(200, LONG, (("Content-Type", "image/png"),))),
+        (GZIP, Reply(200, LONG, (("Content-Type", "application/x-ndjson"),))),
     ],
 )
 async def test_a_reply_is_left_as_it_is(request_: Request, reply: Reply) -> None:

@@ -18,6 +18,8 @@ def find(path: str, query: str = "") -> Route | Redirect | None:
         ("/debug/drain", Endpoint.DOCUMENT),
         ("/debug/ndsz", Endpoint.DOCUMENT),
         ("/debug/certs", Endpoint.DOCUMENT),
+        ("/debug/syncz", Endpoint.DOCUMENT),
+        ("/debug/syncz/watch", Endpoint.DOCUMENT),
         ("/app-health/a/readyz", Endpoint.PROBE),
         ("/app-health/", Endpoint.PROBE),
         ("/app-lifecycle/a/b/c", Endpoint.PROBE),

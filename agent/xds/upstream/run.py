@@ -89,6 +89,7 @@ class RelayedSession:
     async def close(self) -> None:
         """Close the connection to the control plane."""
         self._backend.closed(self)
+        self._observer.close()
         await self._upstream.close()
 
     def report(self, health: Health) -> None:
