@@ -14,6 +14,7 @@ __all__ = [
     "parse_bool",
     "parse_duration",
     "parse_float",
+    "parse_host_port",
     "parse_int",
     "parse_port",
     "parse_text",
@@ -22,6 +23,8 @@ __all__ = [
 T = TypeVar("T")
 
 MAX_PORT: Final = 65535
+#: An address in brackets, or a name, and perhaps a port; or an IPv6 address alone.
+HOST_PORT: Final = r"\[([^][]+)\](?::(.+))?|([^][:]+)(?::([^:]+))?|([^][:]*:[^][:]*:[^][]*)"
 
 
 class Reader:
@@ -81,8 +84,26 @@ def parse_port(text: str) -> int:
     return port
 
 
+def parse_host_port(text: str, *, default_port: int = 0) -> tuple[str, int]:
+    """Return host and port of `host:port`, `[::1]:port` or, with a default port, of the host.
+
+    The host is without brackets.
+    """
+    found = re.fullmatch(HOST_PORT, text)
+    port = found and (found[2] or found[4] or str(default_port))
+    try:
+        number = parse_port(port or "")
+    except ValueError:
+        number = 0
+    if not (found and number):
+        raise ValueError("expected host:port")
+    return found[1] or found[3] or found[5], number
+
+
 def parse_float(text: str) -> float:
-    """Return a decimal number."""
+    """Return a decimal number; blanks, underscores and other scripts' digits are not accepted."""
+    if not text.isascii() or re.search(r"[\s_]", text):
+        raise ValueError("expected a number")
     try:
         return float(text)
     except ValueError:

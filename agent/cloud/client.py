@@ -8,9 +8,10 @@ import time
 from typing import Final
 
 from agent.cloud.platforms import AZURE_VENDOR, Ask, Conversation, Found, aws, azure, gcp
+from agent.cloud.settings import HTTP_PORT
+from agent.reader import parse_host_port
 
 OK: Final = b"200"
-HTTP_PORT: Final = 80
 MAX_BYTES: Final = 1 << 20
 #: Of one question.
 ASK_SECONDS: Final = {"aws": 0.1, "azure": 1.0, "gcp": 1.0}
@@ -65,7 +66,7 @@ def _answer(ask: Ask, host: str, timeout_seconds: float) -> str | None:
     head = "\r\n".join((*lines, *(f"{name}: {value}" for name, value in ask.headers)))
     try:
         received = _exchange(host, f"{head}\r\n\r\n".encode(), timeout_seconds)
-    except (OSError, ValueError):  # the host's port may be no number
+    except (OSError, ValueError):  # the host's may be no port
         return None
     answer, _, body = received.partition(b"\r\n\r\n")
     if not (ask.any_status or answer.split(b" ", 2)[1:2] == [OK]):
@@ -75,13 +76,12 @@ def _answer(ask: Ask, host: str, timeout_seconds: float) -> str | None:
 
 def _exchange(host: str, request: bytes, timeout_seconds: float) -> bytes:
     due = time.monotonic() + timeout_seconds
-    is_ipv6 = host.count(":") > 1
-    name, _, port = (host, "", "") if is_ipv6 else host.partition(":")
+    name, port = parse_host_port(host, default_port=HTTP_PORT)
     received = b""
-    connection = _socket.socket(_socket.AF_INET6 if is_ipv6 else _socket.AF_INET)
+    connection = _socket.socket(_socket.AF_INET6 if ":" in name else _socket.AF_INET)
     try:
         connection.settimeout(timeout_seconds)
-        connection.connect((name, int(port or HTTP_PORT)))
+        connection.connect((name, port))
         connection.sendall(request)
         while len(received) < MAX_BYTES:
             connection.settimeout(max(due - time.monotonic(), 0.001))

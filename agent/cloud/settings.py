@@ -5,7 +5,7 @@ Source: bootstrap.md sections 2.1 and 4.7.
 
 from typing import Final, NamedTuple
 
-from agent.reader import Reader, parse_text
+from agent.reader import Reader, parse_host_port, parse_text
 
 #: What CLOUD_PLATFORM stands for. All three services have one address: whichever cloud it is, it
 #: answers the questions of the others at once, with an error.
@@ -16,6 +16,7 @@ PLATFORMS: Final = {
     "gcp": ("gcp",),
     "none": (),
 }
+HTTP_PORT: Final = 80
 ADDRESS: Final = "169.254.169.254"
 AWS_IPV6: Final = "fd00:ec2::254"
 
@@ -37,7 +38,7 @@ def parse_cloud(read: Reader, *, is_ipv6: bool) -> CloudSettings:
     is_known = "gcp" in platforms and bool(read.take("GCP_METADATA", parse_text, default=""))
     return CloudSettings(
         platforms=() if is_known else platforms,
-        gcp_host=read.take("GCE_METADATA_HOST", parse_text, default="") or ADDRESS,
+        gcp_host=read.take("GCE_METADATA_HOST", parse_host, default=ADDRESS),
         aws_host=AWS_IPV6 if is_ipv6 else ADDRESS,
     )
 
@@ -47,3 +48,10 @@ def parse_platform(text: str) -> str:
     if text.lower() not in PLATFORMS:
         raise ValueError("expected aws, azure, gcp or none")
     return text.lower()
+
+
+def parse_host(text: str) -> str:
+    """Return a host, with its port if it names one; nothing stands for the usual one."""
+    if text:
+        parse_host_port(text, default_port=HTTP_PORT)
+    return text or ADDRESS

@@ -9,7 +9,15 @@ from typing import Final, NamedTuple
 
 from agent.credentials import places
 from agent.credentials.settings import is_loopback, parse_headers
-from agent.reader import Reader, parse_bool, parse_duration, parse_float, parse_int, parse_text
+from agent.reader import (
+    Reader,
+    parse_bool,
+    parse_duration,
+    parse_float,
+    parse_host_port,
+    parse_int,
+    parse_text,
+)
 
 CITADEL: Final = "Citadel"
 GKE: Final = "GkeWorkloadCertificate"
@@ -24,6 +32,9 @@ MAX_RSA_BITS: Final = 16384
 POD_FILE_MODE: Final = 0o644
 FILE_MODE: Final = 0o600
 NANOS: Final = 1_000_000_000
+MAX_TTL_SECONDS: Final = 2**63 // NANOS  #: what a duration holds in the reference, 292 years
+MIN_DEBOUNCE_SECONDS: Final = 0.001
+MAX_DEBOUNCE_SECONDS: Final = 60.0
 
 
 class KeySettings(NamedTuple):
@@ -160,7 +171,7 @@ def parse_identity(
         gke=gke,
         output=_output(read),
         socket_file=_socket_file(read),
-        debounce_seconds=read.take("FILE_DEBOUNCE_DURATION", parse_duration, default=0.1),
+        debounce_seconds=read.take("FILE_DEBOUNCE_DURATION", parse_debounce, default=0.1),
         crl=read.take("PILOT_ENABLE_CA_CRL", parse_bool, default=True),
         key_provider=_key_provider(key_provider),
         bundle_over_xds=read.take("PROXY_CONFIG_XDS_AGENT", parse_bool, default=False),
@@ -175,6 +186,22 @@ def parse_ratio(text: str) -> float:
     if not math.isfinite(ratio):
         raise ValueError("expected a number between 0 and 1")
     return ratio
+
+
+def parse_ttl(text: str) -> float:
+    """Return a lifetime that a CA can be asked for, in whole seconds."""
+    seconds = parse_duration(text)
+    if not 1 <= seconds <= MAX_TTL_SECONDS:
+        raise ValueError("expected a duration from 1s on")
+    return seconds
+
+
+def parse_debounce(text: str) -> float:
+    """Return a delay that lets the rest of a change happen, and others do their work."""
+    seconds = parse_duration(text)
+    if not MIN_DEBOUNCE_SECONDS <= seconds <= MAX_DEBOUNCE_SECONDS:
+        raise ValueError("expected a duration from 1ms to 1m")
+    return seconds
 
 
 def _key(read: Reader, trust_domain: str) -> KeySettings:
@@ -209,10 +236,11 @@ def _authority(read: Reader, discovery_address: str, *, used: bool) -> Authority
     if configured and not addresses:
         read.errors.append(f"CA_ADDR={configured!r}: expected host:port, or nothing for istiod")
     for address in addresses if used and configured else ():
-        host, _, port = address.target.rpartition(":")
-        if not (host and port.isdigit()):
+        try:
+            parse_host_port(address.target)
+        except ValueError as error:
             read.errors.append(
-                f"CA_ADDR={address.target!r}: expected host:port, as {DEFAULT_SERVER_NAME}:15012"
+                f"CA_ADDR={address.target!r}: {error}, as {DEFAULT_SERVER_NAME}:15012"
             )
     return AuthoritySettings(
         addresses=tuple(addresses),
@@ -223,7 +251,7 @@ def _authority(read: Reader, discovery_address: str, *, used: bool) -> Authority
         root=read.take("CA_ROOT_CA", parse_text, default=""),
         root_provider=read.take("PILOT_CERT_PROVIDER", parse_text, default="istiod"),
         provisioned=read.take("PROV_CERT", parse_text, default=""),
-        ttl_seconds=read.take("SECRET_TTL", parse_duration, default=86400.0),
+        ttl_seconds=read.take("SECRET_TTL", parse_ttl, default=86400.0),
         signer=read.take("ISTIO_META_CERT_SIGNER", parse_text, default=""),
     )
 

@@ -44,7 +44,9 @@ async def test_the_first_cloud_to_know_the_machine_is_it() -> None:
     assert found == SHOP
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:1", "127.0.0.1:x", "::1"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:1", "127.0.0.1:x", "127.0.0.1:99999", "[::1]:1", "::1"]
+)
 def test_nobody_may_answer(host: str) -> None:
     assert detect([("gcp", host), ("aws", host), ("azure", host)]) is None
 

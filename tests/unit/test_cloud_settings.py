@@ -41,3 +41,11 @@ def test_the_services_may_be_elsewhere() -> None:
 
     assert settings.gcp_host == "10.0.0.1:8080"
     assert settings.aws_host == "fd00:ec2::254"
+
+
+@pytest.mark.parametrize("text", ["", "10.0.0.1:99999", "10.0.0.1:٣", "[::1"])
+def test_what_is_no_server_is_the_usual_one(text: str) -> None:
+    read = Reader({"GCE_METADATA_HOST": text})
+
+    assert parse_cloud(read, is_ipv6=False).gcp_host == "169.254.169.254"
+    assert len(read.warnings) == bool(text)

@@ -139,7 +139,9 @@ def test_the_token_leaves_the_pod_under_tls_only(
     [
         ({"ECC_SIGNATURE_ALGORITHM": "RSA"}, "ECC_SIGNATURE_ALGORITHM='RSA': expected 'ECDSA'"),
         ({"WORKLOAD_RSA_KEY_SIZE": "1024"}, "WORKLOAD_RSA_KEY_SIZE=1024: expected 2048 to"),
-        ({"CA_ADDR": "nonsense"}, "CA_ADDR='nonsense': expected host:port"),
+        ({"CA_ADDR": "nonsense"}, "CA_ADDR='nonsense': expected host:port, as istiod"),
+        ({"CA_ADDR": "ca:99999"}, "CA_ADDR='ca:99999': expected host:port"),
+        ({"CA_ADDR": "ca:٣"}, "CA_ADDR='ca:٣': expected host:port"),
         ({"CA_ADDR": " , "}, "CA_ADDR=' , ': expected host:port, or nothing for istiod"),
         ({"CA_PROVIDER": "GoogleCAS"}, 'CA provider "GoogleCAS" not registered'),
         ({"CA_ADDR": "meshca.googleapis.com:443"}, 'CA provider "GoogleCA" not registered'),
@@ -177,6 +179,25 @@ def test_a_ratio_is_a_number(text: str) -> None:
 
     assert settings.rotation.grace_ratio == 0.5
     assert "expected a number" in read.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("SECRET_TTL", "0s"),
+        ("SECRET_TTL", "-1h"),
+        ("SECRET_TTL", "9999999h"),
+        ("FILE_DEBOUNCE_DURATION", "0"),
+        ("FILE_DEBOUNCE_DURATION", "-1s"),
+        ("FILE_DEBOUNCE_DURATION", "1h"),
+    ],
+)
+def test_a_duration_that_cannot_work_is_the_default(name: str, text: str) -> None:
+    """Without a delay files that are not good would be read without a pause."""
+    settings, read = parse({name: text})
+
+    assert (settings.authority.ttl_seconds, settings.debounce_seconds) == (86_400, 0.1)
+    assert read.warnings[0].startswith(f"{name}='{text}': expected a duration from ")
 
 
 def test_files_for_others_are_readable_in_a_pod() -> None:

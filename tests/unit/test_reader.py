@@ -1,6 +1,14 @@
 import pytest
 
-from agent.reader import Reader, parse_bool, parse_float, parse_int, parse_port, parse_text
+from agent.reader import (
+    Reader,
+    parse_bool,
+    parse_float,
+    parse_host_port,
+    parse_int,
+    parse_port,
+    parse_text,
+)
 
 
 def test_an_unset_variable_is_the_default() -> None:
@@ -43,5 +51,28 @@ def test_a_port_has_bounds(text: str) -> None:
 
 def test_a_number_may_have_a_fraction() -> None:
     assert parse_float("0.5") == 0.5
-    with pytest.raises(ValueError, match="expected a number"):
-        parse_float("half")
+    for text in ("half", "1_0", " 1", "٣"):  # the last is a digit, elsewhere
+        with pytest.raises(ValueError, match="expected a number"):
+            parse_float(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("istiod.istio-system.svc:15012", "istiod.istio-system.svc", 15012),
+        ("127.0.0.1", "127.0.0.1", 80),
+        ("[::1]:15012", "::1", 15012),
+        ("[::1]", "::1", 80),
+        ("fd00:ec2::254", "fd00:ec2::254", 80),
+    ],
+)
+def test_a_server_is_a_host_and_perhaps_a_port(text: str, host: str, port: int) -> None:
+    assert parse_host_port(text, default_port=80) == (host, port)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ca", "ca:", ":1", "ca:0", "ca:99999", "ca:٣", "ca:1:2", "::1", "[::1]", "[x:1"]
+)
+def test_without_a_port_of_its_own_it_must_name_one(text: str) -> None:
+    with pytest.raises(ValueError, match="expected host:port"):
+        parse_host_port(text)
