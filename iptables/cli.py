@@ -233,7 +233,7 @@ def _change(
     names = _names(plans)
     with lock.held(log):
         if not actions.native_nftables and not nftables.has_tables():
-            run.apply(plans, actions, capture.families, names, log, around=around)
+            run.apply(plans, actions, capture.families, names, log, beside=run.Beside(around))
             return
         from iptables.nft import run as native  # noqa: PLC0415 - few pods need it
 
@@ -241,10 +241,8 @@ def _change(
             native.apply(capture, actions, names, log, around)
             return
         others = native.marks()
-        run.apply(
-            plans, actions, capture.families, names, log, around=lambda made: around(made, others)
-        )
-        native.remove(log)
+        beside = run.Beside(lambda made: around(made, others), lambda: native.remove(log))
+        run.apply(plans, actions, capture.families, names, log, beside=beside)
 
 
 def _is_valid(plans: Plans, settings: Settings, facts: HostFacts, flags: Parsed, log: Log) -> bool:

@@ -6,6 +6,7 @@ Source: bootstrap.md section 1.3.
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from iptables import logline
@@ -29,14 +30,18 @@ class Log:
         self.with_caller = with_caller
 
     def write(self, level: str, text: str) -> None:
-        """Write a line, if its level is written; the text may hold line breaks."""
+        """Write a line, if its level is written; the text may hold line breaks.
+
+        That nobody reads it, or that a disk is full, must not stop a change half-way.
+        """
         if not logline.is_written(level, self.threshold):
             return
         caller = _caller() if self.with_caller else ""
         text = text.rstrip("\n").encode(errors="backslashreplace").decode()
         line = self.format(_now(), level, text, caller)
         for target in self.targets:
-            target.write(line)
+            with suppress(OSError):
+                target.write(line)
 
 
 def open_log(flags: Parsed, *, usual_target: str = "stdout") -> Log:

@@ -1,5 +1,8 @@
 """Makes the installed rules as planned: reads, decides, changes everything or nothing.
 
+A change is several commits, one for each table of each family, and is seen through by a process
+that outlives this one: see iptables/detached.
+
 Reads run at once, changes one after the other: two nft tools that commit at the same time make
 one of them start over, and then 1.8.9 loses the chains that its input both deletes and makes.
 
@@ -11,11 +14,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
-from typing import Final
+from typing import Final, NamedTuple
 
 from iptables import decide, installed, ownership
 from iptables.config import Actions, Variant
 from iptables.decide import Change, Decision, Plans, Store
+from iptables.detached.process import see_through
 from iptables.errors import SystemRefusedError
 from iptables.host import Families
 from iptables.lock.client import xtables_holder
@@ -47,18 +51,30 @@ TABLE_MODULES: Final[Mapping[tuple[Variant, Family], str]] = {
 }
 
 
-#: Takes the changes to be made; what it returns holds while they are made.
-Around = Callable[[Sequence[Change]], AbstractContextManager[None]]
+class Beside(NamedTuple):
+    """What changes together with the rules, or not at all."""
+
+    #: Takes the changes to be made; what it returns holds while they are made.
+    around: Callable[[Sequence[Change]], AbstractContextManager[None]] = lambda _: nullcontext()
+    #: To be done once they are made; if it cannot be, they are undone.
+    afterwards: Callable[[], None] = lambda: None
+
+
+ALONE: Final = Beside()
 
 
 class RefusedError(SystemRefusedError):
     """A tool refused a change, and all of it was undone; `trouble` says where that failed."""
 
     def __init__(self, change: Change, reason: str, trouble: Sequence[str]) -> None:
-        super().__init__("; ".join([reason, *trouble]))
+        super().__init__(change, reason, trouble)
         self.change = change
         self.reason = reason
         self.trouble = trouble
+
+    def __str__(self) -> str:
+        """Return the reason, and what went wrong after it, in one line."""
+        return "; ".join([self.reason, *self.trouble])
 
 
 def apply(
@@ -68,7 +84,7 @@ def apply(
     names: Names,
     log: Log,
     *,
-    around: Around = lambda _: nullcontext(),
+    beside: Beside = ALONE,
 ) -> None:
     """Install the plans of the captured families, or with `cleanup_only` remove all of ours.
 
@@ -78,14 +94,14 @@ def apply(
         families: which are captured.
         names: numbers of the users and groups that rules name.
         log: where to say what is done.
-        around: what else changes together with the rules, and is undone if they are refused.
+        beside: what else changes together with the rules.
 
     Raises:
         SystemRefusedError: no variant of the tools can do it.
         CaptureError: rules of ours differ from the plan and are not to be replaced.
     """
     try:
-        decision = _apply(plans, actions, families, names, log, around=around)
+        decision = _apply(plans, actions, families, names, log, beside=beside)
     except SystemRefusedError as error:
         if lacks_net_admin():
             raise SystemRefusedError(
@@ -100,7 +116,7 @@ def apply(
 
 
 def _apply(
-    plans: Plans, actions: Actions, families: Families, names: Names, log: Log, *, around: Around
+    plans: Plans, actions: Actions, families: Families, names: Names, log: Log, *, beside: Beside
 ) -> Decision:
     """Try one variant after the other until a change is accepted.
 
@@ -118,8 +134,7 @@ def _apply(
         if decision.changes:
             log.write("info", REMOVING if actions.cleanup_only else INSTALLING)
         try:
-            with around(decision.changes):
-                commit(decision.changes, names, log)
+            _make(decision.changes, names, log, beside)
         except RefusedError as error:
             now = read_stores(actions) if rereadings else stores
             if not error.trouble and _differ(stores, now):
@@ -130,6 +145,24 @@ def _apply(
                 log.write("warn", f"{error}; trying the other variant")
         else:
             return decision
+
+
+def _make(changes: Sequence[Change], names: Names, log: Log, beside: Beside) -> None:
+    """Make all changes and what goes with them, or nothing of it, also if this run is killed."""
+
+    def make() -> None:
+        with beside.around(changes):
+            commit(changes, names, log)
+            try:
+                beside.afterwards()
+            except SystemRefusedError as error:
+                trouble = _undo(changes, names)
+                raise SystemRefusedError("; ".join([str(error), *trouble])) from error
+
+    if changes:
+        see_through(make)
+    else:
+        make()
 
 
 def _differ(before: Sequence[Store], now: Sequence[Store]) -> bool:

@@ -14,6 +14,7 @@ from typing import Final
 from iptables import decide, run
 from iptables.config import Actions, CaptureConfig
 from iptables.decide import Change
+from iptables.detached.process import see_through
 from iptables.errors import CaptureError, SystemRefusedError
 from iptables.log import Log
 from iptables.netlink import Family
@@ -58,18 +59,32 @@ def apply(capture: CaptureConfig, actions: Actions, names: Names, log: Log, arou
     others = of_iptables(listing, capture, actions, names, log)
     for level, text in change.notes:
         log.write(level, text)
-    with around(others, state.marks(listing)):
-        _commit(change.text, log)
-        try:
-            run.commit(others, names, log)
-        except SystemRefusedError:
-            if change.text:
-                _commit(state.put_back(listing), log)
-            raise
+
+    def make() -> None:
+        with around(others, state.marks(listing)):
+            _commit(change.text, log)
+            _take_over(others, listing, names, log, is_changed=bool(change.text))
+
+    if others:
+        see_through(make)
+    else:
+        make()  # one transaction
     if actions.cleanup_only:
         log.write("info", "There are no nftables rules to log")
     elif change.text:
         _verify(planned, names, log)
+
+
+def _take_over(
+    others: Sequence[Change], listing: Listing, names: Names, log: Log, *, is_changed: bool
+) -> None:
+    """Remove rules of the iptables tools; if they refuse, put the nftables rules back."""
+    try:
+        run.commit(others, names, log)
+    except SystemRefusedError:
+        if is_changed:
+            _commit(state.put_back(listing), log)
+        raise
 
 
 def marks() -> list[tuple[Family, int]]:

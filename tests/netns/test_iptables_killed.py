@@ -1,14 +1,16 @@
-"""A run that is killed leaves each table as it was or as it is to be, and never a guardrail.
+"""A run that is killed leaves the rules as they were or as they are to be, never a mixture.
 
-The kernel changes one table of one family at a time: that is the step that is whole or not at all.
+The kernel changes one table of one family at a time. What is between the first of them and the last
+is done in a process that a kill of the command, or of its process group, does not reach.
 """
 
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -16,68 +18,115 @@ from tests.netns.namespaces import NSENTER, ROOT, Namespace, namespace
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
-#: Kills itself and the tools it has started at the given line of ours that is run from `apply` on;
-#: at none of them it prints how many there are.
+#: Kills itself or its process group, or the process that changes the rules with its tools, at the
+#: given line of ours that any of these processes runs from the change on. Without a line it prints
+#: how many there are until the change is made. Counts in memory that both processes share.
 DRIVER = """
-import os, signal, sys
+import mmap, os, signal, sys
 from iptables.cli import main
-limit, seen = int(sys.argv[1]), 0
+whom, limit = sys.argv[1], int(sys.argv[2])
+lines = memoryview(mmap.mmap(-1, 16)).cast("Q")
+agent = os.getpid()
+os.environ["AGENT"] = str(agent)
 def trace(frame, event, argument):
-    global seen
     if "/iptables/" not in frame.f_code.co_filename:
         return None
-    is_begun = seen or (frame.f_code.co_name == "apply" and "run.py" in frame.f_code.co_filename)
-    if is_begun:
-        seen += 1
-        if seen == limit:
-            os.kill(0, signal.SIGKILL)
+    is_change = frame.f_code.co_name == "see_through"
+    if lines[0] or is_change:
+        lines[0] += 1
+        if lines[0] == limit:
+            targets = {"agent": agent, "group": -agent, "changer": 0}
+            os.kill(targets[whom], signal.SIGKILL)
+    if is_change and event == "return":
+        lines[1] = lines[0]
     return trace
 sys.settrace(trace)
-status = main([*sys.argv[2:], "--log_target=stderr"], os.environ)
+status = main([*sys.argv[3:], "--log_target=stderr"], os.environ)
 sys.settrace(None)
-print(seen)
+print(lines[1])
 sys.exit(status)
 """
-#: Runs the real tool and kills the whole process group after a while, be it done or not.
+#: Runs the real tool, and after a while kills the command's process group. What a shell runs in the
+#: background has no standard input unless it is kept for it.
 SHIM = """#!/bin/sh
-{tool} "$@" <&0 &
+exec 3<&0
+{tool} "$@" <&3 &
 sleep {seconds}
-kill -9 0
+kill -9 -$AGENT
+wait $!
 """
-TABLES = ("filter", "mangle", "nat", "raw")
+TABLES = ("mangle", "nat", "raw")
 FAMILIES = ("iptables", "ip6tables")
 USUAL = ("-u", "1337", "-i", "*", "-b", "*", "--dual-stack")
-OLD = (*USUAL, "--redirect-dns", "--capture-all-dns", "--drop-invalid")
-NEW = (*USUAL, "-d", "15020", "-x", "10.0.0.0/8", "--reconcile")
+DNS = (*USUAL, "--redirect-dns", "--capture-all-dns", "--drop-invalid")
+RANGES = (*USUAL, "-d", "15020", "-x", "10.0.0.0/8", "--reconcile")
+NFT, LEGACY = "--force-iptables-binary=nft", "--force-iptables-binary=legacy"
+NATIVE = "--native-nftables"
 KILLED = -9
 
-#: For each table of each family its chains and rules.
+
+class Way(NamedTuple):
+    """From which configuration to which the rules change; none for no rules."""
+
+    old: Sequence[str]
+    new: Sequence[str]
+    points: int  #: at how many lines to kill the command
+    variant: str = "nft"
+
+
+WAYS = {
+    "nft": Way((*DNS, NFT), (*RANGES, NFT), 20),
+    "legacy": Way((*DNS, LEGACY), (*RANGES, LEGACY), 40, "legacy"),
+    "libiptc": Way((*DNS, LEGACY), (*RANGES, "--backend=libiptc"), 20, "legacy"),
+    "nothing to nft": Way((), (*DNS, NFT), 10),
+    "nft to nothing": Way((*DNS, NFT), (*DNS, NFT, "--cleanup-only"), 10),
+    "nft to native": Way((*DNS, NFT), (*RANGES, NATIVE), 10),
+    "native to nft": Way((*DNS, NATIVE), (*RANGES, NFT), 10),
+}
+
+#: For each table of each family its chains and rules, and our tables of nftables.
 State = dict[tuple[str, str], list[str]]
 
 
 class Victim:
     """A namespace captured in one way, to be captured in another."""
 
-    def __init__(self, inside: Namespace, variant: str) -> None:
+    def __init__(self, inside: Namespace, way: Way) -> None:
         self.inside = inside
-        self.variant = variant
-        self.run(0, *NEW)
-        self.new = self.state()
-        self.run(0, *NEW, "--cleanup-only")
-        self.run(0, *OLD)
+        self.way = way
+        if way.old:
+            inside.run(sys.executable, "-m", "iptables", *way.old)
         self.old = self.state()
         self.saved = {family: self._tool(family, "-save") for family in FAMILIES}
+        self.native = self._native() if NATIVE in (*way.old, *way.new) else ""
+        self.lines = int(self.run("nobody", 0).stdout)
+        self.new = self.state()
+        assert self.old != self.new
 
-    def _tool(self, family: str, purpose: str, *argv: str, text: str = "") -> str:
-        return self.inside.run(f"{family}-{self.variant}{purpose}", *argv, text=text).stdout
+    def _tool(self, family: str, purpose: str, text: str = "") -> str:
+        return self.inside.run(f"{family}-{self.way.variant}{purpose}", text=text).stdout
+
+    def _native(self) -> str:
+        names = [f"istio-proxy-{table}" for table in TABLES]
+        listed = [
+            self.inside.run("nft", "-s", "list", "table", "inet", name, check=False).stdout
+            for name in names
+        ]
+        return "".join(listed)
 
     def reset(self) -> None:
         """Bring the old rules back."""
-        for family in FAMILIES:
-            self._tool(family, "-restore", text=self.saved[family])
+        for family, saved in self.saved.items():
+            emptied = "".join(f"*{table}\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n" for table in TABLES)
+            self._tool(family, "-restore", text=emptied + saved)
+        if NATIVE not in (*self.way.old, *self.way.new):
+            return
+        tables = [f"inet istio-proxy-{table}" for table in TABLES]
+        gone = "".join(f"add table {table}\ndelete table {table}\n" for table in tables)
+        self.inside.run("nft", "-f", "-", text=gone + self.native)
 
     def state(self) -> State:
-        found: State = {}
+        found: State = {("nftables", ""): self._native().splitlines()}
         for family in FAMILIES:
             table = ""
             for line in self._tool(family, "-save").splitlines():
@@ -87,12 +136,15 @@ class Victim:
                     found.setdefault((family, table), []).append(line.split(" [")[0])
         return found
 
-    def run(self, line: int, *argv: str, path: str = "") -> subprocess.CompletedProcess[str]:
-        """Run the command, killed at a line of ours; at 0 it is not."""
+    def run(self, whom: str, line: int, path: str = "") -> subprocess.CompletedProcess[str]:
+        """Change the rules, killed at a line; return once whatever survives has ended.
+
+        That is when nothing holds its output any more.
+        """
         return subprocess.run(
             [
-                *(NSENTER, f"--net={self.inside.path}", sys.executable, "-c", DRIVER, str(line)),
-                *(*argv, f"--force-iptables-binary={self.variant}"),
+                *(NSENTER, f"--net={self.inside.path}", sys.executable, "-c", DRIVER),
+                *(whom, str(line), *self.way.new),
             ],
             capture_output=True,
             text=True,
@@ -102,57 +154,61 @@ class Victim:
             start_new_session=True,
         )
 
-    def check(self) -> str:
-        """Check what a killed run has left, and that the next one completes it; return which."""
-        left = self.state()
-        for family in FAMILIES:
-            for table in TABLES:
-                place = (family, table)
-                states = (self.old.get(place), self.new.get(place))
-                assert left.get(place) in states, (place, left.get(place))
-        self.run(0, *NEW)
-        assert self.state() == self.new
-        return "old" if left == self.old else "new" if left == self.new else "between"
 
-
-@pytest.fixture(params=["nft", "legacy"])
+@pytest.fixture
 def victim(request: pytest.FixtureRequest) -> Iterator[Victim]:
     with namespace("240.240.240.240/32", "2001:db8::7/128") as made:
-        yield Victim(made, request.param)
+        yield Victim(made, WAYS[request.param])
 
 
-def test_a_kill_at_any_line_leaves_the_old_or_the_new_table(victim: Victim) -> None:
-    points = 40 if victim.variant == "nft" else 30
-    total = int(victim.run(0, *NEW).stdout)
+@pytest.mark.parametrize("victim", WAYS, indirect=True)
+def test_a_kill_of_the_command_at_any_line_leaves_the_old_or_the_new_rules(victim: Victim) -> None:
+    step = victim.lines // victim.way.points
 
-    seen = set()
-    for number in range(points):
+    seen: list[bool] = []
+    for line in range(1, victim.lines + step, step):
         victim.reset()
-        done = victim.run(1 + number * total // points, *NEW)
+        whom = ("agent", "group")[len(seen) % 2]
+        done = victim.run(whom, line)
         assert done.returncode == KILLED, done.stderr
-        seen.add(victim.check())
+        left = victim.state()
+        assert left in (victim.old, victim.new), (whom, line)
+        seen.append(left == victim.new)
 
-    assert {"old", "new"} <= seen
+    assert len(seen) >= victim.way.points
+    assert not seen[0]  # nothing was begun
+    assert seen[-1]
 
 
-def test_a_kill_while_a_tool_runs_leaves_the_old_or_the_new_table(
-    victim: Victim, tmp_path: Path
-) -> None:
-    delays = [number / 1000 for number in range(0, 12, 1 if victim.variant == "nft" else 2)]
-
-    seen = set()
+@pytest.mark.parametrize("victim", ["nft", "legacy"], indirect=True)
+def test_a_kill_while_a_tool_runs_leaves_the_new_rules(victim: Victim, tmp_path: Path) -> None:
     for family in FAMILIES:
-        name = f"{family}-{victim.variant}-restore"
+        name = f"{family}-{victim.way.variant}-restore"
         tool = shutil.which(name)
         assert tool
-        for seconds in delays:
+        for milliseconds in (0, 2, 5):
             victim.reset()
+            seconds = milliseconds / 1000
             (tmp_path / name).write_text(SHIM.format(tool=tool, seconds=seconds))
             (tmp_path / name).chmod(0o755)
-            done = victim.run(0, *NEW, path=str(tmp_path))
+            done = victim.run("nobody", 0, path=str(tmp_path))
             assert done.returncode == KILLED, done.stderr
-            seen.add(victim.check())
+            assert victim.state() == victim.new, done.stderr[-1500:]
         (tmp_path / name).unlink()
 
-    assert "old" in seen
-    assert seen & {"new", "between"}
+
+@pytest.mark.parametrize("victim", ["nft", "libiptc"], indirect=True)
+def test_what_a_killed_change_leaves_is_completed_by_the_next_run(victim: Victim) -> None:
+    """Each table is old or new even then."""
+    step = victim.lines // 7
+    for line in range(step, victim.lines, step):
+        victim.reset()
+        done = victim.run("changer", line)
+        assert done.returncode in (1, KILLED), done.stderr
+        left = victim.state()
+        for place in {*left, *victim.old, *victim.new}:
+            assert left.get(place) in (victim.old.get(place), victim.new.get(place)), place
+
+        victim.run("nobody", 0)
+
+        assert victim.state() == victim.new

@@ -149,10 +149,15 @@ def test_the_lock_of_the_programs_is_waited_for(inside: Namespace, tmp_path: Pat
             [*argv, "--backend=libiptc"], stdout=subprocess.PIPE, text=True, cwd=ROOT,
             env={"XTABLES_LOCKFILE": str(lock)},
         )  # fmt: skip
-        opened = Path(f"/proc/{run.pid}/fd")
-        block_until(
-            lambda: any(link.readlink() == lock for link in opened.iterdir() if link.is_symlink())
-        )
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
+
+        def is_waiting() -> bool:
+            """Return whether the process that changes the rules has the lock's file open."""
+            opened = [Path(f"/proc/{pid}/fd") for pid in children.read_text().split()]
+            links = [link for folder in opened for link in folder.iterdir() if link.is_symlink()]
+            return any(link.readlink() == lock for link in links)
+
+        block_until(is_waiting)
         assert dump(inside) == []
 
     run.communicate()

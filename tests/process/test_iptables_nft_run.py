@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -32,19 +32,28 @@ USUAL = Actions()
 
 
 class Surroundings:
-    """What is to change together with the rules; remembers how that went."""
+    """What is to change together with the rules; notes how that went, also from another process."""
 
-    def __init__(self) -> None:
-        self.events: list[object] = []
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch()
+
+    @property
+    def events(self) -> list[str]:
+        """Return what was told, and whether the block failed."""
+        return self.path.read_text().splitlines()
+
+    def note(self, event: str) -> None:
+        with self.path.open("a") as file:
+            file.write(f"{event}\n")
 
     @contextmanager
     def __call__(self, made: Sequence[object], marks: Sequence[tuple[int, int]]) -> Iterator[None]:
-        """Note what is told, and whether the block failed."""
-        self.events.append((len(made), list(marks)))
+        self.note(f"{len(made)} {list(marks)}")
         try:
             yield
         except CaptureError:
-            self.events.append("undone")
+            self.note("undone")
             raise
 
 
@@ -72,10 +81,10 @@ def iptables(directory: Path, **answers: Sequence[Answer]) -> FakeTools:
     return FakeTools(directory, **{**usual, **answers})
 
 
-def apply(actions: Actions = USUAL, around: Surroundings | None = None) -> str:
+def apply(actions: Actions = USUAL, around: run.Around | None = None) -> str:
     """Apply; return the log."""
     lines = io.StringIO()
-    run.apply(CONFIG, actions, {}, Log("debug", [lines]), around or Surroundings())
+    run.apply(CONFIG, actions, {}, Log("debug", [lines]), around or (lambda *_: nullcontext()))
     return lines.getvalue()
 
 
@@ -114,15 +123,15 @@ def test_a_cleanup_of_nothing_is_nothing(make: Make) -> None:
     ],
 )
 def test_a_missing_module_is_named_and_nothing_else_is_tried(
-    make: Make, refuses: str, named: str
+    make: Make, tmp_path: Path, refuses: str, named: str
 ) -> None:
-    nft, around = make(refuses=refuses), Surroundings()
+    nft, around = make(refuses=refuses), Surroundings(tmp_path / "events")
 
     with pytest.raises(SystemRefusedError, match=named):
         apply(around=around)
 
     assert nft.inputs == [TEXT]
-    assert around.events == [(0, []), "undone"]
+    assert around.events == ["0 []", "undone"]
 
 
 @pytest.mark.parametrize("version", ["v1.0.0", "v0.9.8"])
@@ -154,7 +163,7 @@ def test_no_nft_to_remove_old_tables_with_is_said_too(
 def test_rules_of_the_iptables_tools_go_after_the_new_ones_are_there(
     make: Make, tmp_path: Path
 ) -> None:
-    nft, around = make(listing=OURS), Surroundings()
+    nft, around = make(listing=OURS), Surroundings(tmp_path / "events")
     tools = iptables(tmp_path)
 
     apply(around=around)
@@ -162,11 +171,11 @@ def test_rules_of_the_iptables_tools_go_after_the_new_ones_are_there(
     assert nft.inputs == [TEXT]
     (given,) = tools.inputs("iptables-nft-restore")
     assert "-D OUTPUT -j ISTIO_OUTPUT" in given
-    assert around.events == [(1, [])]
+    assert around.events == ["1 []"]
 
 
 def test_if_the_old_rules_cannot_be_removed_the_new_ones_are(make: Make, tmp_path: Path) -> None:
-    nft, around = make(listing=OURS), Surroundings()
+    nft, around = make(listing=OURS), Surroundings(tmp_path / "events")
     iptables(tmp_path, iptables_nft_restore=[{"status": 1, "err": "no"}])
 
     with pytest.raises(SystemRefusedError, match="iptables-nft-restore refused"):

@@ -237,6 +237,21 @@ def test_one_family_that_fails_has_the_other_put_back(make: Make) -> None:
     assert "-N" not in undone
 
 
+def test_what_goes_with_the_rules_and_fails_has_them_put_back(make: Make) -> None:
+    tools = make(iptables_nft_save=[{}, {"out": INSTALLED}], iptables_nft_restore=FINE)
+
+    def fail() -> None:
+        raise SystemRefusedError("nft refused")
+
+    with pytest.raises(SystemRefusedError, match=r"^nft refused$"):
+        run.apply(PLANS, USUAL, IPV4, {}, Log("none"), beside=run.Beside(afterwards=fail))
+
+    applied, undone = tools.inputs("iptables-nft-restore")
+    assert applied == TEXT
+    assert "-D OUTPUT -j ISTIO_OUTPUT" in undone
+    assert "-N" not in undone
+
+
 def test_what_cannot_be_put_back_is_said_and_nothing_else_tried(make: Make) -> None:
     tools = make(
         iptables_legacy_save=FINE,

@@ -1,0 +1,1 @@
+"""Sees a change through though the command that began it is killed."""
