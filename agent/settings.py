@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from agent.cgroup import Limits, parse_memory, workers
 from agent.cloud.settings import CloudSettings, parse_cloud
+from agent.credentials.settings import parse_token
 from agent.dns.settings import DnsSettings, parse_dns
 from agent.errors import SettingsError
 from agent.identity.settings import IdentitySettings, parse_identity
@@ -122,16 +123,19 @@ def parse_settings(
     has_envoy = not read.take("DISABLE_ENVOY", parse_bool, default=False)
     platform, platform_locality = _static_platform(read, world)
     is_local = bool(environ.get("AGENT_LOCAL_XDS"))
+    cloud = parse_cloud(read, is_ipv6=ip_mode(addresses) == "ipv6")
+    token = parse_token(read, metadata_host=cloud.gcp_host)
     identity = parse_identity(
         read,
         discovery_address=config.discovery_address,
+        token=token,
         key_provider=config.document.get("privateKeyProvider"),
         has_control_plane=not is_local,
         envoy_enabled=has_envoy,
     )
     settings = Settings(
         log=parse_log(flags, read.errors),
-        cloud=parse_cloud(read, is_ipv6=ip_mode(addresses) == "ipv6"),
+        cloud=cloud,
         node=NodeInputs(
             proxy_type=proxy_type,
             domain=flags.text("domain"),
@@ -194,6 +198,7 @@ def parse_settings(
             proxy_metadata=config.proxy_metadata,
             ipv4=4 in versions,  # noqa: PLR2004 - IPv4
             ipv6=6 in versions,  # noqa: PLR2004 - IPv6
+            token=token,
         ),
         dns=parse_dns(
             read,

@@ -42,6 +42,7 @@ from shared.pod import (
     started,
 )
 
+from agent.credentials.settings import TokenSettings
 from agent.identity.authority import Csr
 from agent.identity.client import CertificateAuthority
 from agent.identity.process import spawn
@@ -107,7 +108,7 @@ async def workload(folder: Path, csr: Csr) -> AsyncIterator[SdsClient]:
 
     address = Address(f"localhost:{CA_PORT}", SERVER_NAME, tls=True, send_token=True)
     settings = AuthoritySettings(
-        (address,), root=str(folder / "root-cert.pem"), token_path=str(folder / "token")
+        (address,), root=str(folder / "root-cert.pem"), token=TokenSettings(str(folder / "token"))
     )
     made = Workload(
         RotationSettings(),

@@ -1,8 +1,49 @@
-"""Settings that connections to the control plane and to the CA have in common."""
+"""Settings that connections to the control plane and to the CA have in common.
+
+Source: xds-identity-dns.md sections 2.4, 6.3 and 6.4.
+"""
 
 import re
+from typing import Final, NamedTuple
 
-from agent.reader import Reader
+from agent.credentials import places
+from agent.reader import Reader, parse_host_port, parse_text
+
+GOOGLE: Final = "GoogleComputeEngine"
+HTTP_PORT: Final = 80
+
+
+class TokenSettings(NamedTuple):
+    """Where the token comes from that speaks for this pod."""
+
+    path: str = places.TOKEN
+    #: Google's metadata server, which makes the token then; the path gets a copy.
+    metadata_host: str = ""
+    metadata_port: int = HTTP_PORT
+    #: Whom such a token is for. TRUST_DOMAIN.
+    audience: str = ""
+
+
+def parse_token(read: Reader, *, metadata_host: str) -> TokenSettings:
+    """Return where the token comes from.
+
+    Args:
+        read: the environment.
+        metadata_host: of Google's metadata server, perhaps with a port.
+    """
+    source = read.take("CREDENTIAL_FETCHER_TYPE", parse_text, default="JWT")
+    if source in ("", "JWT"):
+        return TokenSettings()
+    if source != GOOGLE:
+        read.errors.append(
+            f"CREDENTIAL_FETCHER_TYPE={source!r}: expected 'JWT', a file, or {GOOGLE!r}"
+        )
+    host, port = parse_host_port(metadata_host, default_port=HTTP_PORT)
+    return TokenSettings(
+        metadata_host=host,
+        metadata_port=port,
+        audience=read.take("TRUST_DOMAIN", parse_text, default="cluster.local"),
+    )
 
 
 def parse_headers(read: Reader, prefix: str) -> list[tuple[str, str]]:

@@ -10,13 +10,14 @@ Source: xds-identity-dns.md sections 6.2 to 6.4, deviations D-7 and D-24; cases 
 import asyncio
 import logging
 import os.path
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import grpc
 
 from agent.credentials import places
-from agent.credentials.files import read_client_pair, read_root, read_token
+from agent.credentials.client import fetch_token
+from agent.credentials.files import read_client_pair, read_root
 from agent.errors import SecretError
 from agent.identity import authority
 from agent.identity.secret import KeyPair, PrivateKey
@@ -126,35 +127,40 @@ class CertificateAuthority:
         """Return the answer of one address, whoever must speak for us."""
         self.address = address.target
         refused: CallError | None = None
-        for credentials in self._ways(address, own):
+        tried: Credentials | None = None
+        for _ in range(2):  # they may be rotated while the first call is under way
             try:
+                credentials = await self._credentials(address)
+                if credentials == tried:
+                    break
+                tried = credentials
                 return await self._call(address, message, credentials)
             except CallError as error:
-                if error.code != authority.UNAUTHENTICATED:
-                    raise
-                log.debug("! refused address=%s reason=%r", address.target, str(error))
-                refused = error
-        assert refused  # noqa: S101 - there is always a first way
+                refused = self._take_refusal(address, error)
+        if own and address.tls and (tried is None or own != tried.pair):
+            log.warning(
+                "token not accepted, renewing by the present certificate reason=%r", str(refused)
+            )
+            return await self._call(address, message, Credentials(pair=own))
+        assert refused  # noqa: S101 - or there would be an answer
         raise refused
 
-    def _ways(self, address: Address, own: KeyPair | None) -> Iterator[Credentials]:
-        """Yield who may speak for us; the next one where the one before was not believed."""
-        settings = self._settings
-        first = Credentials(self._token(address), self._provisioned())
-        yield first
-        # It may have been rotated while the first call was under way.
-        again = Credentials(self._token(address), self._provisioned())
-        if again != first:
-            yield again
-        if own and address.tls and own != first.pair:
-            log.warning(
-                "token not accepted, renewing by the present certificate token=%s",
-                settings.token_path,
-            )
-            yield Credentials(pair=own)
+    def _take_refusal(self, address: Address, error: CallError) -> CallError:
+        """Return an error that other credentials may be spared; raise it if it is none."""
+        if error.code != authority.UNAUTHENTICATED:
+            raise error
+        log.debug("! refused address=%s reason=%r", address.target, str(error))
+        return error
 
-    def _token(self, address: Address) -> str:
-        return read_token(self._settings.token_path) if address.send_token else ""
+    async def _credentials(self, address: Address) -> Credentials:
+        """Return who speaks for us now."""
+        token = ""
+        if address.send_token:
+            try:
+                token = await fetch_token(self._settings.token)
+            except SecretError as error:
+                raise CallError(authority.UNAUTHENTICATED, str(error)) from error
+        return Credentials(token, self._provisioned())
 
     def _provisioned(self) -> KeyPair | None:
         """Return the machine's own certificate, if it has one that is good."""

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
+from agent.credentials.client import keep_fresh
 from agent.credentials.files import usable_roots
 from agent.credentials.places import system_root
 from agent.errors import SecretError
@@ -287,6 +288,8 @@ async def serving(
     try:
         async with asyncio.TaskGroup() as tasks:
             loops = [identity.files.run(), identity.workload.run()]
+            if settings.authority.token.metadata_host:
+                loops.append(keep_fresh(settings.authority.token))
             if _must_keep(settings, mode):
                 loops.append(identity.keep())
             running = [tasks.create_task(loop) for loop in loops]

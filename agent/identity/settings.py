@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from agent.credentials import places
-from agent.credentials.settings import is_loopback, parse_headers
+from agent.credentials.settings import TokenSettings, is_loopback, parse_headers
 from agent.reader import (
     Reader,
     parse_bool,
@@ -74,7 +73,7 @@ class AuthoritySettings(NamedTuple):
     root_provider: str = "istiod"
     #: Directory of a machine's own certificates. PROV_CERT.
     provisioned: str = ""
-    token_path: str = places.TOKEN
+    token: TokenSettings = TokenSettings()
     #: SECRET_TTL.
     ttl_seconds: float = 86400.0
     #: ISTIO_META_CERT_SIGNER.
@@ -137,6 +136,7 @@ def parse_identity(
     read: Reader,
     *,
     discovery_address: str,
+    token: TokenSettings = TokenSettings(),  # noqa: B008 - immutable
     key_provider: object = None,
     has_control_plane: bool = True,
     envoy_enabled: bool = True,
@@ -146,6 +146,7 @@ def parse_identity(
     Args:
         read: the environment.
         discovery_address: ProxyConfig discoveryAddress, host:port: the CA unless CA_ADDR is set.
+        token: where the token comes from.
         key_provider: ProxyConfig privateKeyProvider, as JSON.
         has_control_plane: false with local resources: nobody is asked before Envoy needs it.
         envoy_enabled: whether there is an Envoy.
@@ -154,6 +155,7 @@ def parse_identity(
     gke = provider == GKE
     file_mounted = read.take("FILE_MOUNTED_CERTS", parse_bool, default=False) or gke
     authority = _authority(read, discovery_address, used=has_control_plane and not file_mounted)
+    authority = authority._replace(token=token)
     trust_domain = read.take("TRUST_DOMAIN", parse_text, default="cluster.local")
     _check_provider(read, provider, authority, used=not file_mounted)
     if file_mounted and authority.provisioned:

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import grpc
 
-from agent.credentials.files import read_client_pair, read_root, read_token
+from agent.credentials.client import fetch_token
+from agent.credentials.files import read_client_pair, read_root
 from agent.credentials.places import Root
 from agent.errors import AgentError
 from agent.xds import credentials
@@ -108,7 +109,9 @@ class ControlPlane:
 
         Raises:
             OSError, ValueError: the channel cannot be constructed, such as for a broken key.
+            SecretError: there is no token where there must be one.
         """
+        metadata = await self._metadata()
         channel, self._first = self._first, None
         if channel is not None and channel.get_state() in USELESS:
             await channel.close(None)
@@ -116,7 +119,7 @@ class ControlPlane:
         if channel is None:
             self._reload_root()
             channel = self._channel()
-        return Upstream(channel, kind, self._metadata())
+        return Upstream(channel, kind, metadata)
 
     async def close(self) -> None:
         """Close the connection that no stream has used."""
@@ -161,10 +164,10 @@ class ControlPlane:
         except (OSError, ValueError) as error:
             log.warning("keeping previous root path=%s reason=%r", self._root.path, str(error))
 
-    def _metadata(self) -> grpc.aio.Metadata:
+    async def _metadata(self) -> grpc.aio.Metadata:
         settings = self._settings
         metadata = grpc.aio.Metadata(*settings.metadata)
-        token = read_token(settings.token_path) if settings.send_token else ""
+        token = await fetch_token(settings.token) if settings.send_token else ""
         if token:
             metadata.add("authorization", f"Bearer {token}")
         return metadata

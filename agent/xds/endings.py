@@ -13,6 +13,7 @@ DEADLINE_EXCEEDED: Final = 4
 RESOURCE_EXHAUSTED: Final = 8
 INTERNAL: Final = 13
 UNAVAILABLE: Final = 14
+UNAUTHENTICATED: Final = 16
 
 ISTIOD: Final = "istiod_connection_terminations"
 ENVOY: Final = "envoy_connection_terminations"
@@ -58,6 +59,11 @@ def upstream_ended(code: int, details: str) -> Ending:
 def channel_failed(error: str) -> Ending:
     """Return the ending if there is not even a channel to the control plane."""
     return Ending(UNAVAILABLE, f"no channel to the control plane: {error}", NO_CHANNEL)
+
+
+def no_token(error: str) -> Ending:
+    """Return the ending if whoever makes the token does not."""
+    return Ending(UNAUTHENTICATED, error, NO_CHANNEL)
 
 
 def is_expected(code: int, details: str) -> bool:

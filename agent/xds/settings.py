@@ -6,8 +6,7 @@ Source: xds-identity-dns.md sections 2.1 to 2.4 and 12.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from agent.credentials import places
-from agent.credentials.settings import is_loopback, parse_headers
+from agent.credentials.settings import TokenSettings, is_loopback, parse_headers
 from agent.reader import Reader, parse_bool, parse_duration, parse_int, parse_port, parse_text
 
 BUILTIN: Final = "builtin"
@@ -56,7 +55,7 @@ class UpstreamSettings(NamedTuple):
     credentials: CredentialSettings
     #: Sent with each stream: clusterid, and one per XDS_HEADER_*.
     metadata: tuple[tuple[str, str], ...]
-    token_path: str = places.TOKEN
+    token: TokenSettings = TokenSettings()
     #: Whether the token may be sent on this connection (D-18). AGENT_XDS_PLAINTEXT_TOKEN.
     send_token: bool = True
 
@@ -89,6 +88,7 @@ def parse_xds(
     proxy_metadata: Mapping[str, str],
     ipv4: bool,
     ipv6: bool,
+    token: TokenSettings = TokenSettings(),  # noqa: B008 - immutable
 ) -> XdsSettings:
     """Return the relay's branch; unusable values are noted on the reader.
 
@@ -100,17 +100,15 @@ def parse_xds(
         proxy_metadata: ProxyConfig proxyMetadata.
         ipv4: the pod has an IPv4 address.
         ipv6: the pod has an IPv6 address.
+        token: where the token comes from.
     """
     local = read.take("AGENT_LOCAL_XDS", parse_text, default="")
+    upstream = _upstream(
+        read, address=discovery_address, tls=tls, proxy_metadata=proxy_metadata, used=not local
+    )
     return XdsSettings(
         socket_path=f"{config_path}/XDS",
-        upstream=_upstream(
-            read,
-            address=discovery_address,
-            tls=tls,
-            proxy_metadata=proxy_metadata,
-            used=not local,
-        ),
+        upstream=upstream._replace(token=token),
         keepalive=KeepaliveSettings(
             interval_seconds=read.take("GRPC_KEEPALIVE_INTERVAL", _parse_interval, default=30.0),
             timeout_seconds=read.take("GRPC_KEEPALIVE_TIMEOUT", _parse_timeout, default=10.0),
@@ -173,7 +171,6 @@ def _upstream(
     )
     anywhere = read.take("AGENT_XDS_PLAINTEXT_TOKEN", parse_bool, default=False)
     _check_compliance(read, tls=tls and used)
-    _check_token_source(read)
     cluster_id = read.take("ISTIO_META_CLUSTER_ID", parse_text, default="")
     return UpstreamSettings(
         address=address,
@@ -208,12 +205,4 @@ def _check_compliance(read: Reader, *, tls: bool) -> None:
         read.warnings.append(
             f"COMPLIANCE_POLICY={policy!r}: not applied to the connection to the control plane, "
             "whose TLS versions and ciphers gRPC for Python chooses itself"
-        )
-
-
-def _check_token_source(read: Reader) -> None:
-    source = read.take("CREDENTIAL_FETCHER_TYPE", parse_text, default="JWT")
-    if source not in ("", "JWT"):
-        read.errors.append(
-            f"CREDENTIAL_FETCHER_TYPE={source!r}: expected 'JWT', the only supported token source"
         )

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agent.credentials.settings import TokenSettings
 from agent.identity.modes import Mode
 from agent.identity.names import FileResource
 from agent.identity.renewal.run import Clock
@@ -33,7 +34,7 @@ def settings(directory: Path, *cas: FakeCa, tls: bool = True, **changes: Any) ->
         addresses=tuple(Address(ca.address, SERVER_NAME, tls, send_token=True) for ca in cas),
         metadata=(("clusterid", "Kubernetes"),),
         root=str(directory / "ca-root.pem"),
-        token_path=str(directory / "token"),
+        token=TokenSettings(str(directory / "token")),
     )
     authority = authority._replace(**changes.pop("authority", {}))
     return IdentitySettings(

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from agent.credentials.settings import TokenSettings
 from agent.xds.discovery import Kind, read_response, write_request
 from agent.xds.resources import CLUSTER
 from agent.xds.run import Relay, serving
@@ -40,7 +41,7 @@ async def local(directory: Path, what: str) -> AsyncIterator[tuple[AdsClient, No
         server_name="",
         credentials=CredentialSettings(root="/nowhere"),
         metadata=(),
-        token_path="/nowhere",  # noqa: S106 - a path
+        token=TokenSettings("/nowhere"),
     )
     settings = XdsSettings(str(directory / "XDS"), upstream, local=what)
     async with (

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
+from agent.credentials.settings import TokenSettings
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.run import Consume, Relay, serving
 from agent.xds.settings import (
@@ -71,7 +72,7 @@ async def bench(
             server_name="istiod",
             credentials=CredentialSettings(),
             metadata=metadata,
-            token_path=str(directory / "token"),
+            token=TokenSettings(str(directory / "token")),
         ),
         keepalive=keepalive,
         max_receive_bytes=max_receive_bytes,

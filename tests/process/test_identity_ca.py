@@ -9,6 +9,7 @@ from typing import Any, Final
 import grpc
 import pytest
 
+from agent.credentials.settings import TokenSettings
 from agent.errors import SecretError
 from agent.identity.client import CertificateAuthority
 from agent.identity.csr import make_csr
@@ -17,6 +18,7 @@ from agent.identity.settings import Address, AuthoritySettings, KeySettings
 from agent.metrics import Metrics
 from tests.fakes.ca import CsrCall, FakeCa, RefusedError, Respond, Root, fake_ca, write_files
 from tests.fakes.control_plane import SERVER_NAME, Authority
+from tests.fakes.google import google
 
 AUTHORITY: Final = Authority("ca")
 ROOT: Final = Root()
@@ -36,7 +38,7 @@ class Bench:
         settings = AuthoritySettings(
             tuple(Address(ca.address, SERVER_NAME, tls, send_token=True) for ca in cas),
             root=str(directory / "root.pem"),
-            token_path=str(directory / "token"),
+            token=TokenSettings(str(directory / "token")),
         )._replace(**changes)
         self.client = CertificateAuthority(
             settings, count=self.metrics.count, rng=lambda: 0.0, call_seconds=call_seconds
@@ -217,6 +219,23 @@ async def test_the_present_certificate_renews_where_the_token_is_dead(tmp_path: 
         ]
         with pytest.raises(SecretError, match="UNAUTHENTICATED: request authenticate failure"):
             await bench.sign()
+
+
+async def test_a_token_that_cannot_be_had_is_one_that_is_refused(tmp_path: Path) -> None:
+    """Section 6.4: asked for twice, and then the present certificate speaks."""
+    async with google(tmp_path) as metadata, ca(tmp_path, believing(set())) as made:
+        bench = Bench(tmp_path, made, token=metadata.settings)
+        (tmp_path / "token").unlink()
+        metadata.status = 503
+        with pytest.raises(SecretError, match="create certificate: no token from the metadata"):
+            await bench.sign()
+        await bench.sign(own_pair())
+        metadata.status = 200
+        made.respond = ROOT.answer
+        await bench.sign()
+
+    assert [call.token for call in made.calls] == ["", metadata.given[-1]]
+    assert [call.identity for call in made.calls] == [SPIFFE_ID, ""]
 
 
 async def test_a_machine_has_a_certificate_of_its_own(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 import grpc
 import pytest
 
+from agent.credentials.settings import TokenSettings
 from agent.errors import AgentError
 from agent.xds.discovery import Kind
 from agent.xds.run import Relay, serving
@@ -21,6 +22,7 @@ from tests.fakes.control_plane import (
     control_plane,
     write_pair,
 )
+from tests.fakes.google import google
 
 AUTHORITY: Final = Authority()
 OTHER: Final = Authority("other")
@@ -39,7 +41,7 @@ def settings(
         server_name=name,
         credentials=credentials,
         metadata=(("clusterid", ""),),
-        token_path=str(directory / "token"),
+        token=TokenSettings(str(directory / "token")),
     )
     return XdsSettings(str(directory / "XDS"), upstream)
 
@@ -64,6 +66,29 @@ async def test_the_control_plane_is_verified_and_gets_the_token(tmp_path: Path) 
         stream = await plane.accept()
 
     assert stream.metadata["authorization"] == "Bearer secret"
+
+
+async def test_a_token_that_cannot_be_had_ends_the_stream(tmp_path: Path) -> None:
+    """Section 2.2: Google's metadata server makes it, and the next stream asks again."""
+    (tmp_path / "root.pem").write_bytes(AUTHORITY.root)
+    async with (
+        google(tmp_path) as metadata,
+        control_plane(pair=AUTHORITY.issue(SERVER_NAME)) as plane,
+    ):
+        chosen = settings(tmp_path, plane)
+        chosen = chosen._replace(upstream=chosen.upstream._replace(token=metadata.settings))
+        async with relaying(chosen) as (relay, client):
+            metadata.status = 503
+            code, details = await client.open(Kind.DELTA).status()
+            problem = relay.problem()
+            metadata.status = 200
+            client.open(Kind.DELTA)
+            stream = await plane.accept()
+
+    assert code is grpc.StatusCode.UNAUTHENTICATED
+    assert "no token from the metadata server 127.0.0.1: expected 200, got 503" in details
+    assert details in str(problem)
+    assert stream.metadata["authorization"] == f"Bearer {metadata.given[-1]}"
 
 
 async def test_a_replaced_root_counts_from_the_next_stream_on(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.credentials.settings import is_loopback, parse_headers
+from agent.credentials.settings import TokenSettings, is_loopback, parse_headers, parse_token
 from agent.reader import Reader
 
 
@@ -39,3 +39,37 @@ def test_loopback_is_known_by_name_and_address(
     expected: bool,  # noqa: FBT001 - a parameter of the table
 ) -> None:
     assert is_loopback(host) is expected
+
+
+@pytest.mark.parametrize("environ", [{}, {"CREDENTIAL_FETCHER_TYPE": ""}, {"TRUST_DOMAIN": "x"}])
+def test_the_token_is_in_a_file(environ: dict[str, str]) -> None:
+    assert parse_token(Reader(environ), metadata_host="169.254.169.254") == TokenSettings()
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("169.254.169.254", ("169.254.169.254", 80)),
+        ("localhost:8080", ("localhost", 8080)),
+        ("[::1]:8080", ("::1", 8080)),
+    ],
+)
+def test_or_it_is_asked_for(host: str, address: tuple[str, int]) -> None:
+    read = Reader({"CREDENTIAL_FETCHER_TYPE": "GoogleComputeEngine", "TRUST_DOMAIN": "td"})
+
+    settings = parse_token(read, metadata_host=host)
+
+    assert (settings.metadata_host, settings.metadata_port) == address
+    assert settings.audience == "td"
+    assert read.errors == []
+
+
+@pytest.mark.parametrize("source", ["Mock", "jwt", "GoogleCloud"])
+def test_there_is_no_other_source_of_tokens(source: str) -> None:
+    read = Reader({"CREDENTIAL_FETCHER_TYPE": source})
+
+    parse_token(read, metadata_host="169.254.169.254")
+
+    assert read.errors == [
+        f"CREDENTIAL_FETCHER_TYPE='{source}': expected 'JWT', a file, or 'GoogleComputeEngine'"
+    ]

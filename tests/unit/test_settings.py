@@ -260,3 +260,14 @@ def test_who_the_workload_is_and_who_vouches_for_it() -> None:
     assert settings.identity.key_provider
     assert settings.node.workload_socket_file == "spire.sock"
     assert (settings.identity.warm_up, local.identity.warm_up) == (True, False)
+
+
+def test_googles_tokens_go_to_the_control_plane_and_the_ca_alike() -> None:
+    settings, warnings = parse(
+        CREDENTIAL_FETCHER_TYPE="GoogleComputeEngine", GCE_METADATA_HOST="127.0.0.1:8080"
+    )
+
+    token = settings.identity.authority.token
+    assert (token.metadata_host, token.metadata_port) == ("127.0.0.1", 8080)
+    assert token == settings.xds.upstream.token
+    assert warnings == []

@@ -232,10 +232,3 @@ def test_a_policy_that_cannot_be_kept_is_said(
 
 def test_no_tls_needs_no_policy() -> None:
     assert parse({"COMPLIANCE_POLICY": "pqc"}, tls=False)[1].warnings == []
-
-
-def test_a_token_source_that_is_not_there_is_an_error() -> None:
-    assert parse({"CREDENTIAL_FETCHER_TYPE": ""})[1].errors == []
-    assert (
-        "expected 'JWT'" in parse({"CREDENTIAL_FETCHER_TYPE": "GoogleComputeEngine"})[1].errors[0]
-    )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import grpc
 
+from agent.errors import SecretError
 from agent.wire import WireError
 from agent.xds.client import ControlPlane, Upstream
 from agent.xds.discovery import Kind, Request, Response
@@ -19,6 +20,7 @@ from agent.xds.endings import (
     backlog_too_long,
     channel_failed,
     downstream_write_failed,
+    no_token,
     too_long,
     unreadable,
     upstream_ended,
@@ -271,6 +273,9 @@ class UpstreamBackend:
         except (OSError, ValueError) as error:
             self._note(UPSTREAM, f"{self._where}: {error}")
             return channel_failed(str(error))
+        except SecretError as error:
+            self._note(UPSTREAM, f"{self._where}: {error}")
+            return no_token(str(error))
         # Whoever accepts connections and never answers would else be nobody's fault.
         self._has_answered = False
         self._note(UPSTREAM, f"{self._where}: no answer yet{self._last_end}")
