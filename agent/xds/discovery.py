@@ -156,21 +156,17 @@ def first_resource(kind: Kind, raw: bytes) -> tuple[str, bytes] | None:
     return None
 
 
-def read_resources(raw: bytes) -> tuple[str, tuple[Resource, ...]]:
-    """Return version and resources of a delta response."""
+def read_resources(raw: bytes, kind: Kind = Kind.DELTA) -> tuple[str, tuple[Resource, ...]]:
+    """Return version and resources of a response; in SotW they have neither name nor version."""
     resources: list[Resource] = []
     for field, wire_type, start, end in fields(raw):
         if field == RESOURCES and wire_type == LENGTH:
-            entry = raw[start:end]
-            packed = _joined(entry, 2)
-            resources.append(
-                Resource(
-                    type_url=_last_text(packed, 1),
-                    name=_last_text(entry, 3),
-                    version=_last_text(entry, 1),
-                    body=_last(packed, 2),
-                )
-            )
+            packed = raw[start:end]
+            name = version = ""
+            if kind is Kind.DELTA:
+                name, version = _last_text(packed, 3), _last_text(packed, 1)
+                packed = _joined(packed, 2)
+            resources.append(Resource(_last_text(packed, 1), name, version, _last(packed, 2)))
     return _last_text(raw, VERSION), tuple(resources)
 
 

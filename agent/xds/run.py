@@ -95,7 +95,9 @@ class Relay:
             # By the first stream, which now waits for its control plane.
             from agent.xds.monitor.run import Monitor  # noqa: PLC0415 - see above
 
-            self._monitor = Monitor(self._address, count=self._count, observe=self._observe)
+            self._monitor = Monitor(
+                self._address, self.problem, count=self._count, observe=self._observe
+            )
         return self._monitor
 
     def stop(self) -> None:

@@ -1,15 +1,19 @@
 """Discovery messages: the parts that the relay reads, against Envoy's own classes."""
 
+import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import any_pb2
 
+from agent.wire import message
 from agent.xds.discovery import (
+    REQUEST,
     Kind,
     Request,
     Resource,
     Response,
     Subscription,
     first_resource,
+    read_node_id,
     read_request,
     read_resources,
     read_response,
@@ -135,3 +139,19 @@ def test_a_nack_of_ours_carries_code_13() -> None:
 
     sent = discovery_pb2.DeltaDiscoveryRequest.FromString(raw)
     assert (sent.error_detail.code, sent.error_detail.message) == (13, "cannot")
+
+
+def test_the_resources_of_sotw_have_neither_name_nor_version() -> None:
+    resource = Resource(CLUSTER, "a", "1", b"body")
+    raw = write_response(Kind.SOTW, CLUSTER, version="v", nonce="n", resources=[resource])
+
+    assert read_resources(raw, Kind.SOTW) == ("v", (Resource(CLUSTER, "", "", b"body"),))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_id_of_a_node_is_read_and_need_not_be_there(kind: Kind) -> None:
+    node = message((1, "sidecar~1.2.3.4~a.b~c"), (2, "cluster"))
+    raw = write_request(kind, CLUSTER)
+
+    assert read_node_id(kind, raw + message((REQUEST[kind].node, node))) == "sidecar~1.2.3.4~a.b~c"
+    assert read_node_id(kind, raw) == ""

@@ -9,6 +9,7 @@ from agent.xds.resources import (
     SECRET,
     WORKLOAD,
     Destination,
+    abbreviation,
     destination,
     short_name,
 )
@@ -39,3 +40,8 @@ def test_a_type_with_a_handler_is_the_agents_even_if_it_is_envoys() -> None:
 
 def test_people_read_the_last_part() -> None:
     assert short_name(CLUSTER) == "Cluster"
+
+
+def test_known_types_are_abbreviated_as_by_istioctl() -> None:
+    assert abbreviation(CLUSTER) == "cds"
+    assert abbreviation(WORKLOAD) == "Workload"

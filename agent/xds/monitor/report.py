@@ -20,18 +20,21 @@ Document = dict[str, Any]  # JSON
 class Stream(NamedTuple):
     """A stream of Envoy."""
 
-    number: int  #: it is the how manieth
+    number: int  #: the first one has 1
     kind: Kind
     node: str  #: Envoy's node id; empty until it is known
     since: float
     table: SyncTable
 
 
-def document(address: str, sessions: int, stream: Stream | None, epoch: float) -> Document:
+def document(
+    address: str, problem: str | None, sessions: int, stream: Stream | None, epoch: float
+) -> Document:
     """Return what is known of Envoy's stream, and of each type on it.
 
     Args:
         address: of who answers Envoy.
+        problem: what is wrong now, if anything.
         sessions: how many streams there were, this one included.
         stream: none if there is none now.
         epoch: Unix seconds at the beginning of monotonic time.
@@ -40,6 +43,7 @@ def document(address: str, sessions: int, stream: Stream | None, epoch: float) -
     return {
         "connection": {
             "address": address,
+            "problem": problem,
             "sessions": sessions,
             "stream": stream and _stream(stream),
         },

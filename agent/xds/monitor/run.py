@@ -43,9 +43,17 @@ Record = Callable[..., None]
 class Monitor:
     """All streams: the latest one's table, figures of all, and who watches."""
 
-    def __init__(self, address: str, *, count: Record, observe: Record) -> None:
-        """Know nothing yet; `address` is that of who answers Envoy."""
+    def __init__(
+        self,
+        address: str,
+        problem: Callable[[], str | None],
+        *,
+        count: Record,
+        observe: Record,
+    ) -> None:
+        """Know nothing yet but who answers Envoy, and whom to ask what is wrong now."""
         self._address = address
+        self._problem = problem
         self._count = count
         self._observe = observe
         self._sessions = 0
@@ -62,7 +70,7 @@ class Monitor:
     def document(self) -> Document:
         """Return what there is to know now."""
         stream = self._current.stream() if self._current else None
-        return document(self._address, self._sessions, stream, _epoch())
+        return document(self._address, self._problem(), self._sessions, stream, _epoch())
 
     async def watch(self) -> AsyncGenerator[bytes, None]:
         """Yield lines of JSON: what there is to know now, then each push with its answer."""
