@@ -21,6 +21,7 @@ __all__ = [
     "BootstrapInputs",
     "bootstrap_path",
     "build_bootstrap",
+    "build_document",
     "companion_files",
     "grpc_bootstrap",
     "localhost",
@@ -92,6 +93,12 @@ def build_bootstrap(inputs: BootstrapInputs) -> tuple[str, list[str]]:
     Raises:
         BootstrapError: Envoy cannot be configured as asked.
     """
+    document, warnings = build_document(inputs)
+    return canonical_json(document), warnings
+
+
+def build_document(inputs: BootstrapInputs) -> tuple[Document, list[str]]:
+    """Return the bootstrap as data, and warnings; otherwise as build_bootstrap."""
     warnings: list[str] = []
     config, node, options = inputs.config, inputs.node, inputs.options
     typed = node.typed_metadata()
@@ -144,7 +151,7 @@ def build_bootstrap(inputs: BootstrapInputs) -> tuple[str, list[str]]:
         **_cluster_manager(inputs, warnings, self_discovery=self_discovery),
         "deferred_stat_options": {"enable_deferred_creation_stats": True},
     }
-    return canonical_json(bootstrap), warnings
+    return bootstrap, warnings
 
 
 def localhost(addresses: Sequence[str], *, dual_stack: bool) -> str:
@@ -159,10 +166,11 @@ def companion_files(config: ProxyConfig) -> Mapping[str, str]:
     """Return the files that the bootstrap refers to, text by path; only Envoy may read them."""
     tracing = cast("Mapping[str, Mapping[str, str]]", config.document.get("tracing", {}))
     token = tracing.get("lightstep", {}).get("accessToken")
-    return {_token_file(config): token} if token else {}
+    return {token_file(config): token} if token else {}
 
 
-def _token_file(config: ProxyConfig) -> str:
+def token_file(config: ProxyConfig) -> str:
+    """Return where Lightstep's access token is written."""
     return clean_path(f"{config.config_path}/lightstep_access_token.txt")
 
 
@@ -281,7 +289,7 @@ def _remote_parts(
         dns_lookup_family=net.dns_lookup_family,
         metadata=node.typed_metadata(),
         node_cluster=node.cluster,
-        token_file=_token_file(config),
+        token_file=token_file(config),
         host_ip=inputs.options.host_ip,
         sds_cluster=_sds_cluster(node),
     )

@@ -11,11 +11,14 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
-from bootstrap.build import BootstrapInputs, build_bootstrap
+from bootstrap.build import BootstrapInputs, build_bootstrap, build_document
 from bootstrap.config import Sources, resolve_proxy_config
 from bootstrap.files import make_gate
 from bootstrap.node import NodeInputs, build_node
 from bootstrap.options import read_options
+from bootstrap.template.parameters import parameters
+from bootstrap.template.render import render
+from tests.fakes.bootstrap_cases import CASES, GOLDEN, case_inputs
 from tests.property.strategies_bootstrap import ANNOTATIONS, DOCUMENTS, ENVIRONS, POD_ADDRESSES
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
@@ -24,10 +27,9 @@ ENVOY = Path(envoy.__file__).parent / "_bin" / "envoy"
 INJECTED = sorted(
     (Path(__file__).parents[2].parent / "shared" / "data" / "injected-pods").glob("*.injected.yaml")
 )
-GOLDEN = Path(__file__).parents[1] / "golden" / "bootstrap"
+TEMPLATE = Path(__file__).parents[1] / "golden" / "bootstrap-template" / "whole.json.tmpl"
 #: Extensions that a stock Envoy lacks.
 NOT_STOCK = {"ambient", "tracing_lightstep"}
-CASES = sorted(path.name.removesuffix(".input.json") for path in GOLDEN.glob("*.input.json"))
 
 MUTUAL = {"mode": "MUTUAL", "clientCertificate": "c", "privateKey": "k", "caCertificates": "r"}
 MESH = {"mode": "ISTIO_MUTUAL"}
@@ -70,6 +72,19 @@ def validate(given_inputs: BootstrapInputs, folder: Path) -> str:
 @pytest.mark.parametrize("name", sorted(set(CASES) - NOT_STOCK))
 def test_a_golden_bootstrap_is_accepted(name: str) -> None:
     assert complaint(GOLDEN / f"{name}.json") == ""
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - NOT_STOCK))
+def test_what_a_template_of_the_users_own_yields_is_accepted(name: str, tmp_path: Path) -> None:
+    case = case_inputs(name)
+    document, _ = build_document(case)
+    path = tmp_path / "envoy-rev.json"
+
+    text, warnings = render(TEMPLATE.read_text(), parameters(case, document), {}, path="template")
+    path.write_text(text)
+
+    assert complaint(path) == ""
+    assert warnings == []
 
 
 @pytest.mark.parametrize(

@@ -10,75 +10,29 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.build import BootstrapInputs, build_bootstrap
-from bootstrap.config import from_document
+from bootstrap.build import build_bootstrap
 from bootstrap.decode import decode_fields, without_zeros
-from bootstrap.node import NodeInputs, build_node
-from bootstrap.options import read_options
 from bootstrap.schema import CLUSTER_NAME, PROXY_CONFIG
+from tests.fakes.bootstrap_cases import (
+    CASES,
+    GOLDEN,
+    WITHOUT_CONFIG,
+    case_folder,
+    case_input,
+    case_inputs,
+)
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "bootstrap"
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "data" / "bootstrap"
-CASES = sorted(path.name.removesuffix(".input.json") for path in GOLDEN.glob("*.input.json"))
-PILOT_SAN = "spiffe://cluster.local/ns/istio-system/sa/istio-pilot-service-account"
 
 #: Of the reference's harness: written by its template, not by what a case is about.
 REFERENCE_PATHS = {
     "/test-path/lightstep_access_token.txt": "CONFIG_PATH/lightstep_access_token.txt",
     "/tmp/XDS": "CONFIG_PATH/XDS",  # noqa: S108 - written by nobody
 }
-#: Has no configuration of its own in the reference's files.
-WITHOUT_CONFIG = {"secure_metrics": "default"}
-
-
-def case_input(name: str) -> dict[str, dict[str, str]]:
-    loaded: dict[str, dict[str, str]] = json.loads((GOLDEN / f"{name}.input.json").read_text())
-    return loaded
-
-
-def downward(pairs: dict[str, str]) -> str:
-    return "".join(f"{key}={json.dumps(value)}\n" for key, value in pairs.items())
 
 
 def build(name: str) -> object:
-    """Return the bootstrap of a case as its harness builds it."""
-    case = case_input(name)
-    folder = f"/tmp/bootstrap/{WITHOUT_CONFIG.get(name, name)}"  # noqa: S108 - written by nobody
-    config = from_document(
-        case["document"]
-        | {"configPath": folder, "customConfigFile": "envoy_bootstrap.json", "statusPort": 15020}
-    )
-    annotations = case.get("annotations")
-    environ = {"ISTIO_METAJSON_LABELS": "{}", "ENVOY_SKIP_DEPRECATED_LOGS": "false"}
-    if annotations:
-        environ["ISTIO_METAJSON_ANNOTATIONS"] = json.dumps(annotations)
-    environ |= case.get("environ", {})
-    node, _ = build_node(
-        NodeInputs(
-            proxy_type="sidecar",
-            domain="bar",
-            environ=environ,
-            addresses=["10.3.3.3", "10.4.4.4", "10.5.5.5", "10.6.6.6", "10.4.4.4"],
-            proxy_config=config,
-            annotations_text=downward(annotations) if annotations else None,
-            version="binary-1.0",
-            outlier_log_path="/dev/stdout",
-            workload_socket_file="test.sock",
-        )
-    )
-    node = node._replace(
-        id="sidecar~1.2.3.4~foo~bar", metadata={**node.metadata, "PILOT_SAN": [PILOT_SAN]}
-    )
-    text, _ = build_bootstrap(
-        BootstrapInputs(
-            config,
-            node,
-            read_options(environ)[0],
-            outlier_log_path="/dev/stdout",
-            workload_socket_file="test.sock",
-        )
-    )
-    return json.loads(text)
+    return json.loads(build_bootstrap(case_inputs(name))[0])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -97,7 +51,7 @@ def test_a_case_is_the_references(name: str) -> None:
     golden = REFERENCE / f"{name}_golden.json"
     if not golden.exists():
         pytest.skip(f"the reference's files are not at {REFERENCE}")
-    folder = f"/tmp/bootstrap/{WITHOUT_CONFIG.get(name, name)}"  # noqa: S108 - written by nobody
+    folder = case_folder(name)
 
     ours = substituted(build(name), {folder: "CONFIG_PATH"})
 
