@@ -37,6 +37,8 @@ class Snapshot(NamedTuple):
 
     version: str
     resources: Mapping[str, ByName]
+    #: Whether a type that is not in it has no resources; else nothing is known, or said, of it.
+    is_whole: bool = True
 
 
 class Answer(NamedTuple):
@@ -60,7 +62,7 @@ def keeping_stale_clusters(old: Snapshot, new: Snapshot) -> Snapshot:
         type_url: {**old.resources.get(type_url, {}), **new.resources.get(type_url, {})}
         for type_url in BROKEN_LAST
     }
-    return Snapshot(new.version, {**new.resources, **kept})
+    return new._replace(resources={**new.resources, **kept})
 
 
 class _State:
@@ -136,7 +138,7 @@ class ServedStream:
         others = (type_url for type_url in self._states if type_url not in PUSH_ORDER)
         for type_url in (*PUSH_ORDER, *others):
             state = self._states.get(type_url)
-            if state is not None:
+            if state is not None and (self._shown.is_whole or type_url in self._shown.resources):
                 response = self._difference(type_url, state, self._shown)
                 if response is not None:
                     return response

@@ -116,6 +116,18 @@ def test_without_a_snapshot_nothing_is_answered(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", Kind)
+def test_nothing_is_said_of_a_type_of_which_nothing_is_known(kind: Kind) -> None:
+    """X10: what is not in a part of the resources may well exist."""
+    part = snapshot("1", (CLUSTER, "a"))._replace(is_whole=False)
+    client = Client(kind, part._replace(resources={**part.resources, LISTENER: {}}))
+
+    for type_url in (SECRET, CLUSTER, LISTENER):
+        client.ask(type_url)
+
+    assert client.receive() == [Sent(CLUSTER, ["a"], [], "1"), Sent(LISTENER, [], [], "2")]
+
+
+@pytest.mark.parametrize("kind", Kind)
 def test_an_answer_is_recognised_by_its_nonce(kind: Kind) -> None:
     client = Client(kind, snapshot("1", (CLUSTER, "a")))
     client.ask(CLUSTER)

@@ -1,0 +1,166 @@
+"""What Envoy has accepted of one stream's responses, as changes of what is kept.
+
+Theory of operation. A response is staged when it is passed on and counts once Envoy answers its
+nonce with an ACK; a NACK, or the end of the stream, discards it. In delta an accepted response
+changes what is kept of its type. In SotW it replaces the type where Envoy wants all of it, and
+changes it where Envoy names what it wants: then Envoy's next request also says what it wants no
+longer. An Envoy that begins with nothing replaces the type by the first response that it accepts,
+and not before: until then, what is kept is all there is.
+
+Source: xds-identity-dns.md sections 2.11 and 10.4.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from agent.wire import fields
+from agent.xds.discovery import (
+    REQUEST,
+    Kind,
+    Request,
+    Response,
+    Subscription,
+    read_request,
+    read_subscription,
+)
+from agent.xds.resources import ENVOY_PREFIX, SECRET, WORKLOAD
+from agent.xds.snapshot import WILDCARD
+
+
+class Stage(NamedTuple):
+    """Put a response aside until it is accepted or discarded."""
+
+    push: int
+    kind: Kind
+    type_url: str
+    raw: bytes
+
+
+class Accept(NamedTuple):
+    """A staged response counts from now on."""
+
+    push: int
+    type_url: str
+    replaces: bool  #: nothing else of its type is kept
+
+
+class Discard(NamedTuple):
+    """A staged response is of no use."""
+
+    push: int
+
+
+class Retain(NamedTuple):
+    """Nothing of a type is kept but these."""
+
+    type_url: str
+    names: tuple[str, ...]
+
+
+class Forget(NamedTuple):
+    """These of a type are not kept any more."""
+
+    type_url: str
+    names: tuple[str, ...]
+
+
+Change = Stage | Accept | Discard | Retain | Forget
+
+
+def is_kept(kind: Kind, type_url: str) -> bool:
+    """Return whether resources of a type may be kept: never a secret."""
+    if type_url == WORKLOAD:
+        return kind is Kind.DELTA  # a SotW response does not say by which name it was asked for
+    return type_url.startswith(ENVOY_PREFIX) and type_url != SECRET
+
+
+class _Type:
+    """What is known of one type on the stream."""
+
+    __slots__ = ("is_new", "pending", "wanted", "wildcard")
+
+    def __init__(self, *, is_new: bool, wildcard: bool) -> None:
+        self.is_new = is_new  #: Envoy has begun with nothing, and accepted nothing yet
+        self.wildcard = wildcard
+        self.pending: dict[str, int] = {}  #: nonce to push
+        self.wanted: int | None = None  #: hash of the names, which may be many
+
+
+class Ledger:
+    """One stream, as far as it has been accepted."""
+
+    def __init__(self, kind: Kind, numbers: Iterator[int]) -> None:
+        """Begin a stream.
+
+        Args:
+            kind: SotW or delta.
+            numbers: what responses are numbered by, across streams.
+        """
+        self._kind = kind
+        self._numbers = numbers
+        self._types: dict[str, _Type] = {}
+
+    def responded(self, response: Response, raw: bytes) -> Stage | None:
+        """Return how to stage a response that is passed on; none if it is not to be kept."""
+        state = self._types.get(response.type_url)
+        if state is None or not response.nonce:
+            return None
+        push = next(self._numbers)
+        state.pending[response.nonce] = push
+        return Stage(push, self._kind, response.type_url, raw)
+
+    def requested(self, raw: bytes) -> list[Change]:
+        """Return what follows from a request of Envoy's.
+
+        Raises:
+            WireError: it cannot be read.
+        """
+        request = read_request(self._kind, raw)
+        if not is_kept(self._kind, request.type_url):
+            return []
+        state = self._types.get(request.type_url)
+        if state is None:
+            self._types[request.type_url] = self._begin(request, raw)
+            return []
+        changes = self._answered(state, request)
+        if not (state.wildcard and self._kind is Kind.SOTW):
+            changes += self._subscribed(state, request, read_subscription(self._kind, raw))
+        return changes
+
+    def closed(self) -> list[Change]:
+        """Return what follows from the end of the stream: what is unanswered is not accepted."""
+        pending = [push for state in self._types.values() for push in state.pending.values()]
+        self._types.clear()
+        return [Discard(push) for push in pending]
+
+    def _begin(self, request: Request, raw: bytes) -> _Type:
+        if self._kind is Kind.DELTA:
+            versions = REQUEST[self._kind].initial_versions
+            has_some = any(number == versions for number, *_ in fields(raw))
+            return _Type(is_new=not has_some, wildcard=False)
+        names = read_subscription(self._kind, raw).names
+        return _Type(is_new=not request.version, wildcard=not names or WILDCARD in names)
+
+    def _answered(self, state: _Type, request: Request) -> list[Change]:
+        push = state.pending.pop(request.nonce, None)
+        if push is None:
+            return []
+        if request.error is not None:
+            return [Discard(push)]
+        replaces = state.is_new or (state.wildcard and self._kind is Kind.SOTW)
+        state.is_new = False
+        return [Accept(push, request.type_url, replaces)]
+
+    def _subscribed(
+        self, state: _Type, request: Request, subscription: Subscription
+    ) -> list[Change]:
+        if state.is_new:
+            return []
+        if self._kind is Kind.DELTA:
+            gone = subscription.unsubscribe
+            return [Forget(request.type_url, gone)] if gone else []
+        wanted = hash(subscription.names)
+        if wanted == state.wanted:
+            return []
+        state.wanted = None if state.pending else wanted  # what is under way was asked for before
+        return [Retain(request.type_url, subscription.names)]

@@ -1,0 +1,213 @@
+"""The database of accepted resources: whose it is, and what becomes of it when things go wrong."""
+
+import contextlib
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.xds.cache.files import ASIDE, FILE, FORMAT, UNVERSIONED, Store
+from agent.xds.cache.ledger import Accept, Stage
+from agent.xds.discovery import Kind, Resource, write_response
+from agent.xds.resources import CLUSTER
+
+NODE = "sidecar~10.0.0.1~pod.ns~ns.svc.cluster.local"
+#: Keeps one set, has half of another on disk, says so, and waits to be killed.
+HALF = """
+import sys
+from tests.process.test_xds_cache_files import accepted, Store, NODE
+store = Store(sys.argv[1], NODE)
+store.apply(accepted(1, b"old"), 5.0)
+store.apply(accepted(2, b"new" * 1000000), None)
+print("half", flush=True)
+sys.stdin.read()
+"""
+
+
+def accepted(push: int, body: bytes, version: str = "7") -> tuple[Stage, Accept]:
+    """Return what follows from a cluster that was pushed and accepted."""
+    resource = Resource(CLUSTER, "one", version, body)
+    raw = write_response(Kind.DELTA, CLUSTER, version="", nonce="n", resources=[resource])
+    return Stage(push, Kind.DELTA, CLUSTER, raw), Accept(push, CLUSTER, replaces=False)
+
+
+@contextlib.contextmanager
+def store(directory: Path, node: str = NODE) -> Iterator[Store]:
+    with contextlib.closing(Store(str(directory / "kept"), node)) as opened:
+        yield opened
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """A directory with a database that holds one cluster."""
+    with store(tmp_path) as made:
+        made.apply(accepted(1, b"the content"), 5.0)
+    return tmp_path
+
+
+def test_what_was_accepted_is_there_for_the_next(filled: Path) -> None:
+    with store(filled) as opened:
+        kept = opened.load()
+
+    assert kept is not None
+    assert (kept.at, kept.resources, kept.size) == (5.0, 1, 11)
+    assert kept.snapshot.resources == {
+        CLUSTER: {"one": Resource(CLUSTER, "one", "7", b"the content")}
+    }
+    assert not kept.snapshot.is_whole
+
+
+def test_at_first_there_is_nothing(tmp_path: Path) -> None:
+    with store(tmp_path) as opened:
+        assert opened.load() is None
+
+
+def test_what_has_no_version_gets_one_that_no_control_plane_gives(tmp_path: Path) -> None:
+    with store(tmp_path) as opened:
+        opened.apply(accepted(1, b"the content", version=""), 5.0)
+        kept = opened.load()
+
+    assert kept is not None
+    assert kept.snapshot.resources[CLUSTER]["one"].version == UNVERSIONED
+
+
+def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+    with store(tmp_path) as opened:
+        opened.apply(accepted(1, b"x" * 3_000_000), None)
+        modes = {path.name: mode(path) for path in (tmp_path / "kept").iterdir()}
+
+    assert mode(tmp_path / "kept") == 0o700
+    assert modes == {FILE: 0o600, f"{FILE}-journal": 0o600}
+
+
+def test_that_of_another_node_is_set_aside(filled: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with store(filled, "sidecar~10.0.0.2~other.ns~ns.svc.cluster.local") as opened:
+        found = opened.load()
+        opened.apply(accepted(1, b"mine"), 6.0)
+        own = opened.load()
+
+    aside = filled / "kept" / f"{FILE}{ASIDE}"
+    assert found is None
+    assert own is not None
+    assert mode(aside) == 0o600
+    assert str(aside) in caplog.text
+    assert NODE in caplog.text
+
+
+def test_that_of_another_format_is_set_aside(
+    filled: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.closing(sqlite3.connect(filled / "kept" / FILE)) as database:
+        database.execute(f"PRAGMA user_version = {FORMAT + 1}")
+
+    with store(filled) as opened:
+        assert opened.load() is None
+
+    assert f"expected format {FORMAT}, found {FORMAT + 1}" in caplog.text
+
+
+@pytest.mark.parametrize("content", [b"nothing of the kind", b"\0" * 8192])
+def test_what_is_no_database_is_set_aside(
+    content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / FILE).write_bytes(content)
+
+    with store(tmp_path) as opened:
+        assert opened.load() is None
+        opened.apply(accepted(1, b"the content"), 5.0)
+        assert opened.load() is not None
+
+    assert "set aside" in caplog.text
+
+
+def test_a_single_damaged_byte_is_noticed(filled: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = filled / "kept" / FILE
+    path.write_bytes(path.read_bytes().replace(b"the content", b"the contend"))
+
+    with store(filled) as opened:
+        assert opened.load() is None
+        assert opened.load() is None
+
+    assert "'one' of type" in caplog.text
+    assert "is damaged" in caplog.text
+
+
+def test_a_torn_file_is_noticed(filled: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = filled / "kept" / FILE
+    path.write_bytes(path.read_bytes()[:-4096])
+
+    with store(filled) as opened:
+        assert opened.load() is None
+
+    assert "set aside" in caplog.text
+
+
+def test_one_without_our_tables_is_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "kept").mkdir()
+    with contextlib.closing(sqlite3.connect(tmp_path / "kept" / FILE)) as database:
+        database.execute("CREATE TABLE other (x)")
+        database.execute(f"PRAGMA user_version = {FORMAT}")
+
+    with store(tmp_path) as opened:
+        assert opened.load() is None
+
+    assert "no such table" in caplog.text
+
+
+def test_that_of_an_agent_that_is_alive_is_left_alone(filled: Path) -> None:
+    with store(filled) as opened:
+        opened.apply([], 6.0)
+        with pytest.raises(sqlite3.OperationalError, match="locked"), store(filled):
+            pass
+
+        assert opened.load() is not None
+    assert not (filled / "kept" / f"{FILE}{ASIDE}").exists()
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / FILE).symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(OSError, match="symbolic links"), store(tmp_path):
+        pass
+
+
+def test_who_is_killed_leaves_what_was_good_before(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HALF, str(tmp_path / "kept")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout
+        assert child.stdout.readline() == b"half\n"
+        child.send_signal(signal.SIGKILL)
+
+    with store(tmp_path) as opened:
+        kept = opened.load()
+
+    assert kept is not None
+    assert kept.snapshot.resources[CLUSTER]["one"].body == b"old"
+
+
+def test_what_fails_is_undone(filled: Path) -> None:
+    with store(filled) as opened:
+        opened.apply(accepted(2, b"staged"), None)
+        broken = Stage(3, Kind.DELTA, None, b"")  # type: ignore[arg-type]  # no type has no number
+        with pytest.raises(sqlite3.Error):
+            opened.apply([broken], 6.0)
+        kept = opened.load()
+
+    assert kept is not None
+    assert (kept.at, kept.size) == (5.0, 11)
