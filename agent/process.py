@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import NoReturn
 
-from agent.errors import SystemRefusedError
+from agent.errors import AgentError, SystemRefusedError
 from agent.files import read_limits
 from agent.identity.modes import Mode, choose_mode, needs_certificate
 from agent.identity.sockets.client import look
@@ -28,7 +28,8 @@ from agent.lifecycle.process import Envoy, check_ports, spawn
 from agent.settings import Settings, World, parse_settings
 from agent.version import version_line
 from bootstrap import files
-from bootstrap.build import BootstrapInputs, build_bootstrap, companion_files
+from bootstrap.build import BootstrapInputs, build_bootstrap, build_document, companion_files
+from bootstrap.errors import BootstrapError
 from bootstrap.node import Node, build_node
 from iptables.client import interface_addresses
 from iptables.errors import CaptureError
@@ -254,7 +255,30 @@ def build(settings: Settings, notes: list[str]) -> tuple[Node, str]:
     )
     text, warnings = build_bootstrap(inputs)
     notes += warnings
+    if settings.template:
+        text, warnings = _fill_template(settings, inputs)
+        notes += warnings
     return node, text
+
+
+def _fill_template(settings: Settings, inputs: BootstrapInputs) -> tuple[str, list[str]]:
+    """Return the bootstrap that the user's own template yields, and warnings."""
+    from agent.xds.credentials import choose_root  # noqa: PLC0415 - few pods have a template
+    from bootstrap.template.parameters import parameters  # noqa: PLC0415
+    from bootstrap.template.render import render  # noqa: PLC0415
+
+    path = settings.template
+    try:
+        text = files.read_text(path)
+    except OSError as error:
+        expected = "expected a readable bootstrap template"
+        raise BootstrapError([f"{path}: {expected}: {error.strerror}"]) from error
+    try:
+        root = choose_root(settings.xds.upstream.credentials, os.path.isfile).path
+    except AgentError:  # whoever dials the control plane says so
+        root = ""
+    given = parameters(inputs, build_document(inputs)[0], xds_root_cert=root)
+    return render(text, given, settings.node.environ, path=path)
 
 
 def _described(flags: Parsed, settings: Settings) -> list[str]:

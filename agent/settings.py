@@ -74,6 +74,7 @@ class Settings(NamedTuple):
     options: Options  #: of the bootstrap
     memory_limit_bytes: int  #: Envoy stays below it; 0 for none
     custom_config: bool  #: Envoy starts from a file of the user's own
+    template: str  #: the user's own, of the bootstrap; '' for ours
     override_path: str  #: merged by Envoy over its configuration. ISTIO_BOOTSTRAP_OVERRIDE.
     grpc: GrpcSettings
     envoy_enabled: bool  #: DISABLE_ENVOY
@@ -110,6 +111,7 @@ def parse_settings(
     _check_identity(read)
     annotations = parse_downward(world.annotations or "")[0]
     config = _proxy_config(read, flags, world, annotations)
+    template = "" if config.custom_config_file else template_path(config, environ)
     options, warnings = read_options(environ)
     read.warnings += warnings
     names = {name for name, _ in world.interface_addresses}
@@ -156,6 +158,7 @@ def parse_settings(
             "AGENT_ENVOY_MEMORY_LIMIT", parse_memory, default=world.limits.memory_bytes
         ),
         custom_config=bool(config.custom_config_file),
+        template=template,
         override_path=read.take("ISTIO_BOOTSTRAP_OVERRIDE", parse_text, default=""),
         grpc=GrpcSettings(
             path=read.take("GRPC_XDS_BOOTSTRAP", parse_text, default=GRPC_BOOTSTRAP),
@@ -166,6 +169,7 @@ def parse_settings(
             read,
             flags,
             config,
+            template=template,
             ipv6_only=ip_mode(addresses) == "ipv6",
             is_root=world.is_root,
         ),
@@ -257,12 +261,6 @@ def _proxy_config(
         read.errors += error.problems
         return resolve_proxy_config(Sources(mesh_config=None, environment="", annotations={}))[0]
     read.warnings += warnings
-    template = template_path(config, read.values)
-    if template and not config.custom_config_file:
-        read.errors.append(
-            f"bootstrap template {template!r}: templates are not supported yet; "
-            "remove it, or give a whole configuration as customConfigFile"
-        )
     return config
 
 
@@ -289,7 +287,13 @@ def parse_count(text: str) -> int:
 
 
 def _envoy(
-    read: Reader, flags: Parsed, config: ProxyConfig, *, ipv6_only: bool, is_root: bool
+    read: Reader,
+    flags: Parsed,
+    config: ProxyConfig,
+    *,
+    template: str,
+    ipv6_only: bool,
+    is_root: bool,
 ) -> EnvoySettings:
     level, components, warnings = split_log_level(
         flags.text("proxyLogLevel"), flags.text("proxyComponentLogLevel")
@@ -301,7 +305,7 @@ def _envoy(
     serves_dns = read.take("DNS_PROXY_ADDR", parse_text, default="").endswith(":53")
     return EnvoySettings(
         binary=config.binary_path,
-        config_file=config.custom_config_file or bootstrap_path(config),
+        config_file=config.custom_config_file or bootstrap_path(config, template),
         drain_seconds=int(config.drain_duration_seconds),
         ipv6_only=ipv6_only,
         file_flush_interval_ms=1000 if flush is None else round(flush * 1000),

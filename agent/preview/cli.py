@@ -63,6 +63,8 @@ def bootstrap(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _text(settings: Settings, notes: list[str]) -> str:
     node, text = build(settings, notes)
+    if settings.template:
+        return text
     if text:
         return json.dumps(json.loads(text), indent=2)
     config = settings.node.proxy_config

@@ -19,7 +19,7 @@ def validate(envoy: EnvoySettings, text: str, *, spare_directory: str) -> str:
     Raises:
         EnvoyError: it refuses, or cannot be started.
     """
-    suffix = ".json" if text.startswith("{") else ".yaml"
+    suffix = ".json" if text.lstrip().startswith("{") else ".yaml"
     try:
         with tempfile.NamedTemporaryFile(
             "w", suffix=suffix, dir=_directory(spare_directory)

@@ -51,6 +51,31 @@ def test_without_envoy_the_bootstrap_of_grpc_applications_is_printed(tmp_path: P
     assert json.loads(done.stdout)["xds_servers"][0]["server_uri"].endswith("/XDS")
 
 
+def test_a_template_of_the_users_own_is_filled_in(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(
+        "admin: {{ .config.ProxyAdminPort }} {{ .xds_root_cert }} {{ env `HOME` }}\n{{ .typo }}\n"
+    )
+    environ = {"ISTIO_BOOTSTRAP": "own.yaml", "XDS_ROOT_CA": "own.yaml", "HOME": "/home"}
+
+    done = bootstrap(tmp_path, environ=environ)
+
+    assert done.stdout == "admin: 15000 own.yaml /home\n<no value>\n\n"
+    assert done.stderr == "Warning: own.yaml:2: .typo has no value in this pod\n"
+
+
+def test_a_template_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+    environ = {"ISTIO_BOOTSTRAP": "own.json"}
+    missing = bootstrap(tmp_path, environ=environ)
+    (tmp_path / "own.json").write_text("{\n{{ if .zipkin }}")
+
+    broken = bootstrap(tmp_path, environ=environ)
+
+    assert (missing.returncode, broken.returncode) == (255, 255)
+    expected = "expected a readable bootstrap template: No such file or directory"
+    assert missing.stderr == f"Error: own.json: {expected}\n"
+    assert broken.stderr == "Error: own.json:2: {{ if }} has no {{ end }}\n"
+
+
 def test_a_configuration_of_the_users_own_is_printed_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("admin: {}\n")
     environ = {"PROXY_CONFIG": '{"customConfigFile": "own.yaml"}'}

@@ -141,10 +141,20 @@ def test_restarts_are_a_whole_number(text: str, expected: int) -> None:
     assert bool(warnings) == (text != "3")
 
 
-def test_a_template_is_refused_for_now() -> None:
-    (problem,) = problems("sidecar --templateFile /etc/own.json")
+@pytest.mark.parametrize(
+    ("template", "suffix"), [("/etc/own.json", "json"), ("/etc/own.yaml.tmpl", "yaml")]
+)
+def test_a_template_of_the_users_own_says_what_it_yields(template: str, suffix: str) -> None:
+    settings, _ = parse(f"sidecar --templateFile {template}")
 
-    assert "'/etc/own.json'" in problem
+    assert settings.template == template
+    assert settings.envoy.config_file == f"etc/istio/proxy/envoy-rev.{suffix}"
+
+
+def test_the_references_own_template_is_none_of_the_users() -> None:
+    settings, _ = parse(ISTIO_BOOTSTRAP="var/lib/istio/envoy/envoy_bootstrap_tmpl.json")
+
+    assert settings.template == ""
 
 
 def test_a_missing_type_is_a_sidecar() -> None:
@@ -176,9 +186,12 @@ def test_a_status_port_of_zero_is_no_port() -> None:
 
 
 def test_a_custom_configuration_is_used_as_it_is() -> None:
-    settings, _ = parse(PROXY_CONFIG='{"customConfigFile": "/etc/envoy.yaml"}')
+    own = '{"customConfigFile": "/etc/envoy.yaml"}'
+
+    settings, _ = parse(PROXY_CONFIG=own, ISTIO_BOOTSTRAP="/etc/own.json")
 
     assert settings.custom_config
+    assert settings.template == ""
     assert settings.envoy.config_file == "/etc/envoy.yaml"
 
 
