@@ -1,7 +1,8 @@
-"""An HTTP/1.1 client for the pod itself: Envoy's admin port, probes and scrapes.
+"""An HTTP client for the pod itself: Envoy's admin port, probes and scrapes.
 
 Every call is a connection of its own. It sends the headers it is given, Host, Content-Length
-and Connection, and nothing else; it knows no proxies, cookies or redirects.
+and Connection, and nothing else; it knows no proxies, cookies or redirects. It speaks HTTP/1.1, and
+HTTP/2 where TLS negotiates that, or the caller knows that the server does.
 
 Source: performance.md, decision 7; status-lifecycle.md section 5.8.
 """
@@ -10,6 +11,7 @@ import asyncio
 import os
 import socket
 import struct
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -26,6 +28,8 @@ from agent.http.parser import ResponseParser
 
 if TYPE_CHECKING:
     import ssl  # few pods need it
+
+    from agent.http.tls.client import TlsStream
 
 __all__ = ["HttpError", "Incoming", "Response", "dial", "fetch", "stream"]
 
@@ -99,12 +103,15 @@ async def stream(
     timeout_seconds: float | None,
     source: str | None = None,
     tls: "ssl.SSLContext | None" = None,
+    http2: bool = False,
 ) -> AsyncIterator["Incoming"]:
     """Yield an answer whose head was read; its body is iterated over, at the reader's pace.
 
-    Arguments and errors are those of `fetch`; errors also come while iterating.
+    Arguments and errors are those of `fetch`; errors also come while iterating. `http2` has that
+    be spoken without asking.
     """
-    what = f"{method} {'https' if tls else 'http'}://{join_host_port(host, port)}{target}"
+    origin = f"{'https' if tls else 'http'}://{join_host_port(host, port)}"
+    what = f"{method} {origin}{target}"
     deadline = _deadline(timeout_seconds)
     try:
         head = render_request(method, target, _complete(headers, host, port, method, body))
@@ -115,23 +122,30 @@ async def stream(
             sock = await _connect(host, port, source)
             stack.callback(sock.close)
             reader, writer = await asyncio.open_connection(sock=sock)
+            stack.callback(writer.transport.abort)
             received: Readable = reader
             send: Callable[[bytes], None] = writer.write
             if tls:
-                stack.callback(writer.transport.abort)
-                received, send = await _secured(reader, writer, tls, host)
-            incoming = Incoming(what, received, deadline, is_head=method == "HEAD")
-            stack.callback(_end, writer.transport, sock, incoming)
-            send(head + body)
+                channel = await _secured(reader, writer, tls, host)
+                received, send, http2 = channel, channel.write, channel.protocol == "h2"
+            parser: Parser = ResponseParser(is_head=method == "HEAD")
+            if http2:
+                from agent.http.http2 import Exchange  # noqa: PLC0415 - h2, for few connections
+
+                parser = exchange = Exchange(send)
+                exchange.request(method, origin, target, headers=headers, body=body)
+            else:
+                send(head + body)
+            incoming = Incoming(what, received, deadline, parser)
+            stack.callback(_end, sock, incoming)
             await incoming.read_head()
         yield incoming
 
 
-def _end(transport: asyncio.WriteTransport, sock: socket.socket, incoming: "Incoming") -> None:
+def _end(sock: socket.socket, incoming: "Incoming") -> None:
     if not incoming.is_complete and sock.fileno() >= 0:
         # What is unsent must not hold up the event loop for the second of SO_LINGER.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
-    transport.abort()
 
 
 async def dial(
@@ -161,21 +175,27 @@ class Readable(Protocol):
         """Return the next bytes, none at the end."""
 
 
+class Parser(Protocol):
+    """What makes an answer of what is read."""
+
+    status: int  #: 0 until the head is complete
+    headers: Headers
+    trailers: Headers
+    pieces: deque[bytes]  #: what there is of the body until it is taken
+    is_complete: bool
+
+    def feed(self, data: bytes, /) -> None:
+        """Take what was read, nothing at the end; ValueError says what is wrong with it."""
+
+
 class Incoming:
     """An answer on its way: status and headers are here, the body is iterated over once."""
 
-    def __init__(
-        self,
-        what: str,
-        reader: Readable,
-        deadline: _Deadline,
-        *,
-        is_head: bool,
-    ) -> None:
+    def __init__(self, what: str, reader: Readable, deadline: _Deadline, parser: Parser) -> None:
         self._what = what
         self._reader = reader
         self._deadline = deadline
-        self._parser = ResponseParser(is_head=is_head)
+        self._parser = parser
 
     @property
     def status(self) -> int:
@@ -186,6 +206,11 @@ class Incoming:
     def headers(self) -> Headers:
         """Return the headers, without trailers."""
         return self._parser.headers
+
+    @property
+    def trailers(self) -> Headers:
+        """Return what came after the body; of HTTP/1.1 nothing is kept."""
+        return self._parser.trailers
 
     @property
     def is_complete(self) -> bool:
@@ -215,16 +240,12 @@ class Incoming:
         return pieces.popleft()
 
     async def _receive(self) -> None:
-        data = await self._reader.read(READ_BYTES)
-        try:
-            self._parser.feed(data)
-        except ValueError as error:
-            raise self.error(str(error)) from None
+        self._parser.feed(await self._reader.read(READ_BYTES))
 
 
 @asynccontextmanager
 async def _translated(what: str, deadline: _Deadline) -> AsyncIterator[None]:
-    """Bound what is awaited and turn what the system says into an HttpError."""
+    """Bound what is awaited and turn what the system, or a parser, says into an HttpError."""
     try:
         async with asyncio.timeout_at(deadline.at):
             yield
@@ -234,6 +255,8 @@ async def _translated(what: str, deadline: _Deadline) -> AsyncIterator[None]:
         raise HttpError(what, f"timed out{limit}") from error
     except OSError as error:
         raise HttpError(what, _reason(error)) from error
+    except ValueError as error:
+        raise HttpError(what, str(error)) from None
 
 
 def _reason(error: OSError) -> str:
@@ -255,13 +278,13 @@ def _complete(headers: Headers, host: str, port: int, method: str, body: bytes) 
 
 async def _secured(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: "ssl.SSLContext", host: str
-) -> tuple[Readable, Callable[[bytes], None]]:
+) -> "TlsStream":
     """Return how to read and write a connection on which TLS is spoken from now on."""
     from agent.http.tls.client import TlsStream  # noqa: PLC0415 - few pods need it
 
     channel = TlsStream(reader, writer, tls, "" if _literal(host, 0) else host)
     await channel.handshake()
-    return channel, channel.write
+    return channel
 
 
 async def _connect(host: str, port: int, source: str | None) -> socket.socket:

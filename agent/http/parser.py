@@ -167,6 +167,7 @@ class ResponseParser:
     def __init__(self, *, is_head: bool) -> None:
         self.status = 0  #: 0 until the head is complete
         self.headers: Headers = ()
+        self.trailers: Headers = ()
         self.pieces: deque[bytes] = deque()
         self.is_complete = False
         self._is_head = is_head

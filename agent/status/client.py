@@ -199,4 +199,4 @@ async def _result(incoming: Incoming, *, inflates: bool) -> ProbeResult:
 def _tls(*, offers_alpn: bool) -> "ssl.SSLContext":
     from agent.http.tls.client import trusting_context  # noqa: PLC0415 - few pods need it
 
-    return trusting_context(*(["http/1.1"] if offers_alpn else []))
+    return trusting_context(*(("h2", "http/1.1") if offers_alpn else ()))

@@ -6,6 +6,8 @@ Source: status-lifecycle.md section 5.6; grpc/health/v1/health.proto.
 import struct
 from typing import Final
 
+from agent.http.message import Headers, first_value
+
 PATH: Final = "/grpc.health.v1.Health/Check"
 SERVING: Final = 1
 STATUSES: Final = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
@@ -31,6 +33,23 @@ def request_body(service: str) -> bytes:
     name = service.encode()
     message = b"\x0a" + _varint(len(name)) + name if name else b""
     return PREFIX.pack(0, len(message)) + message
+
+
+def answer(status: int, headers: Headers, body: bytes) -> str:
+    """Return the name of the serving status.
+
+    Args:
+        status: of HTTP.
+        headers: trailers first; a call that fails at once has none.
+        body: the framed answer.
+
+    Raises:
+        ValueError: the call has failed; names its code.
+    """
+    code = first_value(headers, "grpc-status")
+    if code != "0":
+        raise ValueError(CODES.get(code) or f"code {code or 'none'}, HTTP status {status}")
+    return STATUSES.get(serving_status(body), "UNKNOWN")
 
 
 def serving_status(body: bytes) -> int:

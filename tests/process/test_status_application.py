@@ -26,6 +26,7 @@ from agent.status.application.settings import (
 )
 from agent.status.settings import StatusSettings
 from tests.fakes.health import NOT_SERVING, SERVING, Health, health_server
+from tests.fakes.http2 import http2_server, status
 from tests.fakes.status import Agent
 from tests.fakes.web import Admin, Pages, server_context, web_server
 from tests.waiting import until
@@ -51,7 +52,7 @@ def listening(port: int = 0) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("status", "problem"),
+    ("code", "problem"),
     [
         (200, None),
         (399, None),
@@ -59,9 +60,9 @@ def listening(port: int = 0) -> Iterator[int]:
         (500, "status 500, expected 200 to 399"),
     ],
 )
-async def test_http_is_healthy_from_200_to_399(status: int, problem: str | None) -> None:
+async def test_http_is_healthy_from_200_to_399(code: int, problem: str | None) -> None:
     """T-H1."""
-    pages = Pages({"/ready": web.Response(status=status)})
+    pages = Pages({"/ready": web.Response(status=code)})
     async with web_server(pages) as port:
         found = await problem_of(HttpCheck(LOCAL, port, "/ready?full"))
 
@@ -107,6 +108,13 @@ async def test_https_believes_any_certificate(tmp_path: Path) -> None:
         assert await problem_of(HttpCheck(LOCAL, port, is_tls=True)) is None
 
 
+async def test_https_may_be_http_2(tmp_path: Path) -> None:
+    async with http2_server(status(204), server_context(tmp_path, "h2")) as server:
+        assert await problem_of(HttpCheck(LOCAL, server.port, is_tls=True)) is None
+
+    assert server.asked[0].headers["user-agent"] == "istio-probe/1.0"
+
+
 async def test_http_that_is_refused_silent_or_cannot_be_asked_is_not_healthy() -> None:
     """T-H1: refused."""
     refused = await problem_of(HttpCheck(LOCAL, port := closed_port()))
@@ -142,7 +150,7 @@ async def test_what_goes_wrong_with_grpc_has_a_text_of_its_own() -> None:
     refused = await problem_of(GrpcCheck(LOCAL, closed_port()))
 
     assert "UNIMPLEMENTED: the server has no grpc.health.v1.Health" in str(unimplemented)
-    assert "DEADLINE_EXCEEDED after 0.05 s" in str(silent)
+    assert "health call failed: timed out after 0.05 s" in str(silent)
     assert "connection refused" in str(refused)
 
 
@@ -249,7 +257,7 @@ async def reporting(
     initial_delay_seconds: float = 0.0,
     period_seconds: float = PERIOD_SECONDS,
 ) -> AsyncIterator[tuple[Reports, Checker]]:
-    status = StatusSettings(
+    settings = StatusSettings(
         port=0,
         admin_host=LOCAL,
         admin_port=admin_port or 1,
@@ -263,7 +271,7 @@ async def reporting(
     )
     reports = Reports()
     hooks = (agent or Agent()).hooks()
-    async with checking(status, health, hooks, reports.queue.put_nowait) as checker:
+    async with checking(settings, health, hooks, reports.queue.put_nowait) as checker:
         yield reports, checker
 
 

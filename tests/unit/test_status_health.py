@@ -1,6 +1,7 @@
 import pytest
 
-from agent.status.health import request_body, serving_status
+from agent.http.message import Headers
+from agent.status.health import answer, request_body, serving_status
 
 
 def test_the_whole_server_is_an_empty_message() -> None:
@@ -41,3 +42,29 @@ def test_the_status_is_field_one_of_the_answer(body: bytes, status: int) -> None
 def test_anything_else_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match="health answer"):
         serving_status(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b"\0\0\0\0\2\x08\1", "SERVING"),
+        (b"\0\0\0\0\2\x08\2", "NOT_SERVING"),
+        (b"\0\0\0\0\2\x08\x09", "UNKNOWN"),
+    ],
+)
+def test_a_call_that_succeeds_has_a_status(body: bytes, name: str) -> None:
+    assert answer(200, (("grpc-status", "0"),), body) == name
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ((("grpc-status", "5"),), "NOT_FOUND"),
+        ((("grpc-status", "12"),), "UNIMPLEMENTED: the server has no grpc.health.v1.Health"),
+        ((("grpc-status", "99"),), "code 99, HTTP status 503"),
+        ((), "code none, HTTP status 503"),
+    ],
+)
+def test_a_call_that_fails_names_its_code(headers: Headers, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"^{reason}$"):
+        answer(503, headers, b"")

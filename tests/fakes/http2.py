@@ -1,0 +1,113 @@
+"""The other end of HTTP/2, on h2: in memory, and behind TLS that agrees on nothing else."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import RequestReceived, StreamEnded, WindowUpdated
+
+
+class Asked(NamedTuple):
+    """A request as the server has it."""
+
+    fields: tuple[tuple[str, str], ...]  #: pseudo headers included, in order
+    stream: int
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return dict(self.fields)
+
+
+#: Answers by what it does to the server's connection.
+Answer = Callable[[H2Connection, Asked], None]
+
+
+class Peer:
+    """A server's connection."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.asked: list[Asked] = []
+        self.connection = H2Connection(
+            H2Configuration(client_side=False, header_encoding="latin-1")
+        )
+        self._answer = answer
+        self._begun: Asked | None = None
+        self._unsent = b""
+        self.connection.initiate_connection()
+
+    def receive(self, data: bytes) -> bytes:
+        """Take what the client has sent; return what it gets."""
+        for event in self.connection.receive_data(data):
+            if isinstance(event, RequestReceived):
+                fields = tuple((str(name), str(value)) for name, value in event.headers)
+                self._begun = Asked(fields, event.stream_id)
+            elif isinstance(event, StreamEnded) and self._begun:
+                self.asked.append(self._begun)
+                self._answer(self.connection, self._begun)
+            elif isinstance(event, WindowUpdated) and self._unsent:
+                self._go_on()
+        return self.connection.data_to_send()
+
+    def stream_body(self, body: bytes) -> None:
+        """Send a body as fast as the client lets us."""
+        self._unsent = body
+        self._go_on()
+
+    def _go_on(self) -> None:
+        assert self._begun
+        stream = self._begun.stream
+        while self._unsent and (room := self.connection.local_flow_control_window(stream)):
+            piece = self._unsent[: min(room, self.connection.max_outbound_frame_size)]
+            self._unsent = self._unsent[len(piece) :]
+            self.connection.send_data(stream, piece, end_stream=not self._unsent)
+
+
+def status(code: int = 200, body: bytes = b"", **headers: str) -> Answer:
+    """Return an answer that is sent at once."""
+
+    def answer(connection: H2Connection, asked: Asked) -> None:
+        fields = [(":status", str(code)), *headers.items()]
+        connection.send_headers(asked.stream, fields, end_stream=not body)
+        if body:
+            connection.send_data(asked.stream, body, end_stream=True)
+
+    return answer
+
+
+class Server:
+    """Serves connections, each with a peer of its own."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.port = 0
+        self.peers: list[Peer] = []
+        self._answer = answer
+
+    @property
+    def asked(self) -> list[Asked]:
+        return [each for peer in self.peers for each in peer.asked]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = Peer(self._answer)
+        self.peers.append(peer)
+        try:
+            while data := await reader.read(65536):
+                writer.write(peer.receive(data))
+                await writer.drain()
+        except ConnectionError:
+            pass  # a probe that knows enough leaves
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def http2_server(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+    """Run a server on the loopback."""
+    serving = Server(answer)
+    server = await asyncio.start_server(serving.serve, "127.0.0.1", 0, ssl=tls)
+    async with server:
+        serving.port = server.sockets[0].getsockname()[1]
+        yield serving
