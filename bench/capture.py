@@ -4,10 +4,10 @@ Method: in a network namespace of its own with an address of each family, `agent
 with the injector's arguments and both families is run on the nft tools: on clean tables, again
 with nothing to do, and to clean up, 30 rounds; the same through native nftables and, where
 python-iptables is installed, through libiptc; with 2,000 excluded ranges; and in TPROXY mode, which
-alone loads pyroute2. Wall time is from spawn to reaped exit; CPU is user and system time of the
-process and all that it ran (wait4). The kernel takes milliseconds to commit, and tens to delete,
-so both restores are also timed by themselves. Memory is VmHWM of the process, and beside it the
-largest of its children: a tool, or the copy of it that makes the change, most of it shared.
+alone loads anything of pyroute2. Wall time is from spawn to reaped exit; CPU is user and system
+time of the process and all that it ran (wait4). The kernel takes milliseconds to commit, and tens
+to delete, so both restores are also timed by themselves. Memory is VmHWM of the process, and beside
+it the largest of its children: a tool, or the copy of it that makes the change, most of it shared.
 Three more runs install under a CPU limit of 10 m (1 ms in each 100), as an init container may have:
 60 ms of CPU are 6 s there. Where no such group can be made, the CPU time above tells the same.
 Targets: performance.md, last table; 2,000 ranges in 250 ms; 20 MB.

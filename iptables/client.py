@@ -25,13 +25,16 @@ def interface_addresses() -> list[InterfaceAddress]:
     Raises:
         SystemRefusedError: the kernel could not be asked.
     """
-    links = _dump(netlink.dump_links())
-    return netlink.interface_addresses(links, _dump(netlink.dump_addresses()), _socket.inet_ntop)
+    try:
+        links, addresses = dump(netlink.dump_links()), dump(netlink.dump_addresses())
+    except OSError as error:
+        raise SystemRefusedError(f"netlink: {error.strerror or error}") from error
+    return netlink.interface_addresses(links, addresses, _socket.inet_ntop)
 
 
 def add_passthrough_address() -> bool:
     """Put ::6/128 on `lo`; return False if it was there."""
-    number = _acknowledge(netlink.add_passthrough_address())
+    number = change(netlink.add_passthrough_address())
     if number not in (0, errno.EEXIST):
         raise SystemRefusedError(f"adding ::6/128 to lo: {reason(number)}")
     return number == 0
@@ -39,7 +42,7 @@ def add_passthrough_address() -> bool:
 
 def remove_passthrough_address() -> bool:
     """Take ::6/128 off `lo`; return False if it was not there."""
-    number = _acknowledge(netlink.remove_passthrough_address())
+    number = change(netlink.remove_passthrough_address())
     if number not in (0, errno.EADDRNOTAVAIL):
         raise SystemRefusedError(f"removing ::6/128 from lo: {reason(number)}")
     return number == 0
@@ -51,8 +54,8 @@ def reason(number: int) -> str:
     return f"{os.strerror(number)}{hint}"
 
 
-def _acknowledge(request: bytes) -> int:
-    """Send a change; return the kernel's errno."""
+def change(request: bytes) -> int:
+    """Send a change that asks for an acknowledgement; return the kernel's errno, 0 for success."""
     try:
         sock = _open()
         try:
@@ -65,16 +68,17 @@ def _acknowledge(request: bytes) -> int:
     return netlink.error_number(answer)
 
 
-def _dump(request: bytes) -> list[Message]:
-    """Return all messages of a dump that was not interrupted."""
-    try:
-        for _ in range(ATTEMPTS):
-            messages, whole = _dump_once(request)
-            if whole:
-                return messages
-    except OSError as error:
-        raise SystemRefusedError(f"netlink: {error.strerror or error}") from error
-    raise SystemRefusedError("netlink: the interfaces changed during each of five readings")
+def dump(request: bytes) -> list[Message]:
+    """Return all messages of a dump that was not interrupted.
+
+    Raises:
+        OSError: the kernel refused, did not answer, or was interrupted each time.
+    """
+    for _ in range(ATTEMPTS):
+        messages, whole = _dump_once(request)
+        if whole:
+            return messages
+    raise OSError(errno.EINTR, "what was read changed during each of five readings")
 
 
 def _dump_once(request: bytes) -> tuple[list[Message], bool]:

@@ -89,11 +89,6 @@ class Marks(NamedTuple):
     wanted: tuple[MarkRule, ...] = ()  #: of the configuration
     stale: frozenset[tuple[Family, int]] = frozenset()  #: of rules that go
 
-    @property
-    def is_empty(self) -> bool:
-        """Return whether policy routing need not even be looked at."""
-        return not self.wanted and not self.stale
-
 
 def marks(
     config: CaptureConfig,

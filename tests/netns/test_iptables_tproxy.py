@@ -16,6 +16,7 @@ from tests.netns.pods import Pod, ask, become, linked_pod, running
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 FAMILIES = {4: 2, 6: 10}
+EVERYTHING = {4: "0.0.0.0/0", 6: "::/0"}
 TPROXY = ("-m", "TPROXY", "-u", "1337", "-i", "*", "-b", "*", "-d", "15020", "--dual-stack")
 #: In TPROXY mode the injector has Envoy run so. Source: traffic-capture.md section 4.1.
 PROXY, APPLICATION = become(0, 1337), become(5000, 5000)
@@ -96,7 +97,7 @@ def routing(inside: Namespace) -> dict[int, list[Any]]:
             routes = [
                 (route.get("table"), route["dst_len"], route.get("oif"))
                 for route in kernel.get_routes(family=number, type=2)
-                if route.get("table") < 250
+                if route.get("table") not in (253, 254, 255)
             ]
             found[family] = [*rules, *routes]
     return found
@@ -130,6 +131,20 @@ def test_duplicates_of_another_agent_go(inside: Namespace) -> None:
     assert routing(inside) == USUAL
 
 
+def test_routes_go_whatever_their_protocol(inside: Namespace) -> None:
+    """As `ip route` and the reference add them: of protocol boot, not static."""
+    capture(inside, *TPROXY)
+    with IPRoute(netns=inside.name) as kernel:
+        for family, number in FAMILIES.items():
+            route = {"family": number, "dst": EVERYTHING[family], "type": "local", "oif": 1}
+            kernel.route("del", **route, scope="host", table=133)
+            kernel.route("add", **route, scope="host", table=133, proto=3)
+
+    capture(inside, "--cleanup-only")
+
+    assert routing(inside) == NOTHING
+
+
 def test_an_interrupted_clean_up_is_completed_by_its_configuration(inside: Namespace) -> None:
     with IPRoute(netns=inside.name) as kernel:
         kernel.rule("add", fwmark=1337, table=133)
@@ -142,9 +157,9 @@ def test_an_interrupted_clean_up_is_completed_by_its_configuration(inside: Names
 
 def test_another_mark_and_another_mode_leave_nothing_of_the_first(inside: Namespace) -> None:
     capture(inside, *TPROXY)
-    capture(inside, *TPROXY, "-t", "99", "-r", "77", "--reconcile")
+    capture(inside, *TPROXY, "-t", "99", "-r", "7700", "--reconcile")
 
-    assert routing(inside) == {family: [(99, 77), (77, 0, 1)] for family in FAMILIES}
+    assert routing(inside) == {family: [(99, 7700), (7700, 0, 1)] for family in FAMILIES}
     capture(inside, "-i", "*", "--dual-stack", "--reconcile")
     assert routing(inside) == NOTHING
 
@@ -192,15 +207,44 @@ def test_refused_rules_leave_the_routing_as_it_was(
     assert ("::6" in [item[3] for item in json.loads(addresses)]) is was_installed
 
 
-def test_the_usual_mode_does_not_load_the_library(inside: Namespace) -> None:
-    code = (
-        "import sys; from iptables.cli import main; main(sys.argv[1:], {});"
-        "print('pyroute2' in sys.modules)"
-    )
-    argv = ("--log_target=stderr", "-i", "*", "--dual-stack")
+def imported(inside: Namespace, *argv: str) -> set[str]:
+    """Return the modules that the command imports, its own child's among them."""
+    done = inside.run(sys.executable, "-X", "importtime", "-m", "iptables", *argv)
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
 
-    for words in (argv, (*argv, "--cleanup-only")):
-        assert inside.run(sys.executable, "-c", code, *words).stdout == "False\n"
+
+def test_the_usual_mode_does_not_load_the_library(inside: Namespace) -> None:
+    for action in ("--dual-stack", "--cleanup-only"):
+        names = imported(inside, "-i", "*", action)
+
+        assert "iptables.routing.client" in names
+        assert not [name for name in names if name.startswith("pyroute2")]
+
+
+def test_of_the_library_its_messages_alone_are_loaded(inside: Namespace) -> None:
+    names = imported(inside, *TPROXY)
+
+    assert {"pyroute2.netlink.rtnl.fibmsg", "pyroute2.netlink.rtnl.rtmsg"} <= names
+    assert not names & {"pyroute2", "pyroute2.iproute", "asyncio"}
+
+
+@pytest.mark.parametrize("before", ["", "import pyroute2"])
+def test_the_library_works_beside_the_command(inside: Namespace, before: str) -> None:
+    code = f"""
+import sys
+{before}
+from iptables.cli import main
+main(sys.argv[1:], {{}})
+from pyroute2 import IPRoute
+with IPRoute() as kernel:
+    print([rule.get("fwmark") for rule in kernel.get_rules(family=2) if rule.get("fwmark")])
+"""
+    capture(inside, *TPROXY)
+
+    done = inside.run(sys.executable, "-c", code, "--log_target=stderr", *TPROXY)
+
+    assert done.stdout == "[1337]\n"
+    assert "reconciliation not needed" in done.stderr
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -38,7 +38,7 @@ def test_tproxy_wants_its_mark_routed_in_every_captured_family() -> None:
 
 def test_other_modes_and_no_captured_ports_want_nothing() -> None:
     for inbound in (Inbound(), INBOUND._replace(ports=Selection())):
-        assert marks(TPROXY._replace(inbound=inbound), [(4, NOTHING)], Actions()).is_empty
+        assert marks(TPROXY._replace(inbound=inbound), [(4, NOTHING)], Actions()) == Marks()
 
 
 def test_marks_of_rules_that_go_are_stale_unless_wanted() -> None:
