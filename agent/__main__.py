@@ -25,6 +25,7 @@ COMMANDS = {
         "take traffic capture away; the same as istio-iptables --cleanup-only",
     ),
     "dns": ("agent.dns.cli", "main", (), "look a name up as the pod does, and say why so"),
+    "xds": ("agent.query.cli", "main", (), "show what Envoy is given, and what it makes of it"),
     "demo": ("agent.demo.cli", "main", (), "show a captured pod in throw-away namespaces"),
     "version": ("agent.cli", "version", (), "print build information"),
     "help": ("agent.cli", "help_command", (), "print help on a command"),
