@@ -235,12 +235,17 @@ async def _located(start: Start) -> Node:
     if detection.is_certain and detection.fileno() >= 0:
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOUD_SECONDS):
-                await _readable(detection.fileno())
+                while not detection.read():
+                    await _readable(detection.fileno())
     found = detection.finish()
     if found is None:
         return start.node
-    log.info("cloud metadata=%s locality=%s", dict(found.metadata), dict(found.locality))
-    inputs = start.settings.node._replace(platform=found.metadata, platform_locality=found.locality)
+    log.info("cloud metadata=%s locality=%s labels=%s", *map(dict, found))
+    inputs = start.settings.node._replace(
+        platform=found.metadata,
+        platform_locality=found.locality,
+        instance_labels=found.labels,
+    )
     node, text = build(start.settings._replace(node=inputs), [])  # its warnings were told
     if start.gate:
         start.gate.replace(text)

@@ -7,7 +7,20 @@ import _socket
 import time
 from typing import Final
 
-from agent.cloud.platforms import AZURE_VENDOR, Ask, Conversation, Found, aws, azure, gcp
+from agent.cloud.platforms import (
+    AZURE_VENDOR,
+    GCP_HEADERS,
+    GCP_TOKEN,
+    Ask,
+    Conversation,
+    Found,
+    aws,
+    azure,
+    gcp,
+    gcp_instance,
+    gcp_labels,
+    gcp_token,
+)
 from agent.cloud.settings import HTTP_PORT
 from agent.reader import parse_host_port
 
@@ -15,6 +28,8 @@ OK: Final = b"200"
 MAX_BYTES: Final = 1 << 20
 #: Of one question.
 ASK_SECONDS: Final = {"aws": 0.1, "azure": 1.0, "gcp": 1.0}
+#: Of the compute API, beyond which the reference does without labels.
+LABELS_SECONDS: Final = 5.0
 VENDOR: Final = "/sys/class/dmi/id/sys_vendor"
 
 
@@ -32,6 +47,33 @@ def detect(hosts: list[tuple[str, str]]) -> Found | None:
         if result := _converse(conversation, host, ASK_SECONDS[platform]):
             return result
     return None
+
+
+def add_labels(found: Found, gcp_host: str, compute_host: str) -> Found:
+    """Return what was found with the labels that the compute API has of a machine of GCP.
+
+    Args:
+        found: of this machine.
+        gcp_host: of the metadata service, which gives the token.
+        compute_host: of the compute API; it is asked by TLS, through HTTPS_PROXY where that is set.
+    """
+    target = gcp_instance(found)
+    token = target and gcp_token(
+        _answer(Ask("GET", GCP_TOKEN, GCP_HEADERS), gcp_host, ASK_SECONDS["gcp"])
+    )
+    if not token:
+        return found
+    import http.client  # noqa: PLC0415 - few machines have labels that count
+    import urllib.request  # noqa: PLC0415 - and these take 30 ms
+
+    headers = {"Authorization": f"Bearer {token}"}
+    try:
+        request = urllib.request.Request(f"https://{compute_host}{target}", headers=headers)
+        with urllib.request.urlopen(request, timeout=LABELS_SECONDS) as answer:  # noqa: S310 - by https
+            text = answer.read(MAX_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError, http.client.HTTPException):
+        return found
+    return found._replace(labels=gcp_labels(text))
 
 
 def _conversation(platform: str, *, is_certain: bool) -> Conversation | None:

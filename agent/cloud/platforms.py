@@ -17,6 +17,10 @@ AWS_TOKEN: Final = "/latest/api/token"  # noqa: S105 - a path
 AWS_DATA: Final = "/latest/meta-data/"
 AWS_IDENTITY: Final = "arn:aws:iam"
 GCP_DATA: Final = "/computeMetadata/v1/"
+#: Of the machine's own service account, as JSON.
+GCP_TOKEN: Final = f"{GCP_DATA}instance/service-accounts/default/token"
+GCP_HEADERS: Final = (("Metadata-Flavor", "Google"),)
+GCP_INSTANCE: Final = "/compute/v1/projects/{}/zones/{}/instances/{}?fields=labels"
 GCP_CLUSTER_URL: Final = "https://container.googleapis.com/v1/projects/{}/locations/{}/clusters/{}"
 AZURE_DATA: Final = "/metadata/instance"
 AZURE_VENDOR: Final = "Microsoft Corporation"
@@ -39,6 +43,8 @@ class Found(NamedTuple):
 
     metadata: Mapping[str, str]
     locality: Mapping[str, str]
+    #: Of a machine that is no node of Kubernetes.
+    labels: Mapping[str, str] = {}
 
 
 Conversation = Generator[Ask, str | None, Found | None]
@@ -75,7 +81,6 @@ def aws(*, is_certain: bool) -> Conversation:
 
 def gcp() -> Conversation:
     """Return the conversation with Google Cloud."""
-    headers = (("Metadata-Flavor", "Google"),)
     keys = {
         "gcp_project": "project/project-id",
         "gcp_project_number": "project/numeric-project-id",
@@ -88,13 +93,36 @@ def gcp() -> Conversation:
     }
     metadata: dict[str, str | None] = {}
     for name, path in keys.items():
-        metadata[name] = yield Ask("GET", GCP_DATA + path, headers)
+        metadata[name] = yield Ask("GET", GCP_DATA + path, GCP_HEADERS)
         if not metadata["gcp_project"]:
             return None
-    where = yield Ask("GET", f"{GCP_DATA}instance/zone", headers)
+    where = yield Ask("GET", f"{GCP_DATA}instance/zone", GCP_HEADERS)
     zone = (where or "").rpartition("/")[2]  # projects/N/zones/Z
     metadata["gcp_location"] = metadata["gcp_location"] or zone
     return found(_with_cluster_url(metadata), region=gcp_region(zone), zone=zone)
+
+
+def gcp_instance(found: Found) -> str:
+    """Return where the compute API has this machine's labels, '' where that is not known."""
+    parts = (
+        found.metadata.get("gcp_project"),
+        found.locality.get("zone"),
+        found.metadata.get("gcp_gce_instance"),
+    )
+    return GCP_INSTANCE.format(*parts) if all(parts) else ""
+
+
+def gcp_token(answer: str | None) -> str:
+    """Return the access token in the answer to GCP_TOKEN, '' where there is none."""
+    token = _object(answer).get("access_token")
+    return token if isinstance(token, str) else ""
+
+
+def gcp_labels(answer: str) -> Mapping[str, str]:
+    """Return the labels in the compute API's answer."""
+    labels = _object(answer).get("labels")
+    pairs = labels.items() if isinstance(labels, dict) else ()
+    return {str(name): value for name, value in pairs if isinstance(value, str)}
 
 
 def gcp_static(text: str, *, quota_project: str, zone: str, resolv_conf: str) -> Found:
@@ -174,7 +202,7 @@ def _azure_tags(compute: Mapping[str, object]) -> dict[str, str]:
 
 
 def _object(text: str | None) -> Mapping[str, object]:
-    import json  # noqa: PLC0415 - only Azure's answers are JSON
+    import json  # noqa: PLC0415 - most answers are no JSON
 
     try:
         parsed = json.loads(text or "")

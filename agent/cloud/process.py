@@ -29,6 +29,7 @@ class Detection:
         self.is_certain = len(settings.platforms) == 1
         self._pid = 0
         self._pipe = -1
+        self._said = b""
         if not settings.platforms:
             return
         hosts = {
@@ -37,6 +38,8 @@ class Detection:
             "gcp": settings.gcp_host,
         }
         words = [f"{name}={hosts[name]}" for name in settings.platforms]
+        if "gcp" in settings.platforms and settings.gcp_compute_host:
+            words.append(f"compute={settings.gcp_compute_host}")
         self._pipe, theirs = os.pipe()
         os.set_blocking(self._pipe, False)
         try:
@@ -62,21 +65,25 @@ class Detection:
         """Return the descriptor that is readable when there is an answer, below 0 for none."""
         return self._pipe
 
+    def read(self) -> bool:
+        """Take what the child has said by now; return whether it has said all."""
+        try:
+            data = os.read(self._pipe, LIMIT_BYTES)
+        except BlockingIOError:
+            return False
+        self._said += data
+        return not data
+
     def finish(self) -> Found | None:
         """Return what was found; end the search where it still goes on."""
         if not self._pid:
             return None
-        try:
-            text = os.read(self._pipe, LIMIT_BYTES)
-        except BlockingIOError:
-            text = b""
+        self.read()
         os.close(self._pipe)
         self._pipe = -1
         os.kill(self._pid, signal.SIGKILL)
         # On a busy machine it may take long to die; it is reaped like an orphan then.
         os.waitpid(self._pid, os.WNOHANG)
         self._pid = 0
-        try:
-            return Found(**json.loads(text))
-        except ValueError:  # not a word, or not the last one yet
-            return None
+        _, *complete = reversed(self._said.split(b"\n"))
+        return Found(**json.loads(complete[0])) if complete else None

@@ -18,6 +18,7 @@ PLATFORMS: Final = {
 }
 HTTP_PORT: Final = 80
 ADDRESS: Final = "169.254.169.254"
+GCP_COMPUTE: Final = "compute.googleapis.com"
 AWS_IPV6: Final = "fd00:ec2::254"
 
 
@@ -30,6 +31,9 @@ class CloudSettings(NamedTuple):
     gcp_host: str = ADDRESS
     aws_host: str = ADDRESS
     azure_host: str = ADDRESS
+    #: Of the API that knows the labels of GCP's machines; '' in Kubernetes, whose pods have labels
+    #: of their own. KUBERNETES_SERVICE_HOST.
+    gcp_compute_host: str = ""
 
 
 def parse_cloud(read: Reader, *, is_ipv6: bool) -> CloudSettings:
@@ -40,6 +44,7 @@ def parse_cloud(read: Reader, *, is_ipv6: bool) -> CloudSettings:
         platforms=() if is_known else platforms,
         gcp_host=read.take("GCE_METADATA_HOST", parse_host, default=ADDRESS),
         aws_host=AWS_IPV6 if is_ipv6 else ADDRESS,
+        gcp_compute_host="" if "KUBERNETES_SERVICE_HOST" in read.values else GCP_COMPUTE,
     )
 
 

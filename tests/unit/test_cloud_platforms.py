@@ -3,7 +3,18 @@ from collections.abc import Mapping
 
 import pytest
 
-from agent.cloud.platforms import Ask, Conversation, Found, aws, azure, gcp, gcp_static
+from agent.cloud.platforms import (
+    Ask,
+    Conversation,
+    Found,
+    aws,
+    azure,
+    gcp,
+    gcp_instance,
+    gcp_labels,
+    gcp_static,
+    gcp_token,
+)
 
 GCP = {
     "/computeMetadata/v1/project/project-id": "shop",
@@ -193,3 +204,33 @@ def test_what_is_no_answer_of_azure_is_another_cloud(answer: str) -> None:
     answers = {"/metadata/instance?api-version=2019-08-15": answer}
 
     assert converse(azure(), answers)[0] is None
+
+
+def test_a_machine_of_google_has_labels_where_project_zone_and_name_are_known() -> None:
+    found = Found({"gcp_project": "shop", "gcp_gce_instance": "vm-1"}, {"zone": "europe-west1-b"})
+
+    assert gcp_instance(found) == (
+        "/compute/v1/projects/shop/zones/europe-west1-b/instances/vm-1?fields=labels"
+    )
+    assert gcp_instance(found._replace(locality={})) == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "token"),
+    [('{"access_token": "secret"}', "secret"), ('{"access_token": 5}', ""), ("x", ""), (None, "")],
+)
+def test_a_token_is_text(answer: str | None, token: str) -> None:
+    assert gcp_token(answer) == token
+
+
+@pytest.mark.parametrize(
+    ("answer", "labels"),
+    [
+        ('{"labels": {"app": "web", "odd": 5}}', {"app": "web"}),
+        ('{"labels": []}', {}),
+        ("{}", {}),
+        ("not JSON", {}),
+    ],
+)
+def test_labels_are_texts(answer: str, labels: dict[str, str]) -> None:
+    assert gcp_labels(answer) == labels

@@ -17,7 +17,13 @@ def test_a_platform_is_named_in_any_case(name: str, platforms: tuple[str, ...]) 
 
 
 def test_by_default_each_is_asked() -> None:
-    assert parse() == CloudSettings(platforms=("gcp", "aws", "azure"))
+    assert parse(KUBERNETES_SERVICE_HOST="10.0.0.1") == CloudSettings(
+        platforms=("gcp", "aws", "azure")
+    )
+
+
+def test_labels_of_a_machine_count_outside_kubernetes() -> None:
+    assert parse().gcp_compute_host == "compute.googleapis.com"
 
 
 def test_an_unknown_platform_is_told_and_each_is_asked() -> None:
