@@ -25,6 +25,10 @@ class Family(NamedTuple):
 FAMILIES: Final[Mapping[str, Family]] = {
     "scrapes_total": Family("counter", "The total number of scrapes of the merged endpoint."),
     "scrape_failures_total": Family("counter", "The total number of failed scrapes, by source."),
+    "ready": Family("gauge", "Whether the pod was ready when it was last asked."),
+    "readiness_failures_total": Family(
+        "counter", "The total number of reasons found against being ready, by check."
+    ),
     "startup_duration_seconds": Family("gauge", "Seconds from process start to first ready."),
     "istiod_connection_failures": Family(
         "counter", "The total number of channels to the control plane that could not be made."

@@ -203,6 +203,12 @@ def _weight(parameters: str) -> float:
     return 1.0
 
 
+def accepts_json(accepted: str) -> bool:
+    """Return whether an Accept header asks for JSON by name, not just for anything."""
+    kinds = (item.partition(";")[0] for item in accepted.split(","))
+    return any(kind.strip().lower() == "application/json" for kind in kinds)
+
+
 def clean_path(path: str) -> str:
     """Return the path without empty, '.' and '..' segments; a final slash is kept.
 

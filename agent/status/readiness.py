@@ -1,13 +1,14 @@
 """Envoy's statistics to a verdict: has it received its configuration, and does it serve?
 
-A verdict is the reason against it, None for ready. Both questions are asked until the answer was
+A verdict is what speaks against it, None for ready. Both questions are asked until the answer was
 yes once: later on, the probe's own way through Envoy is the proof, and a busy admin port is not
 a reason to lose traffic (cases.md R2, R3).
 
 Source: status-lifecycle.md section 6.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 #: The filter's characters are sent as they are (6.4).
 CONFIG_TARGET: Final = (
@@ -27,9 +28,19 @@ STATES: Final = {1: "DRAINING", 2: "PRE_INITIALIZING", 3: "INITIALIZING"}
 FAILED: Final = "failed to get readiness stats: "
 ISTIOD: Final = "XDS server (is Istiod running?)"
 LOCAL: Final = "AGENT_LOCAL_XDS"
+CONFIG: Final = "envoy_config"
+LIFE: Final = "envoy_live"
 
 
-def judge_config(stats: str, source: str = ISTIOD) -> str | None:
+class Shortfall(NamedTuple):
+    """Why the pod is not ready."""
+
+    check: str  #: the first that failed
+    reason: str
+    missing: tuple[str, ...] = ()  #: statistics of Envoy's that are not as they must be
+
+
+def judge_config(stats: str, source: str = ISTIOD) -> Shortfall | None:
     """Return why Envoy's configuration is not complete, None if it is.
 
     Args:
@@ -43,7 +54,7 @@ def judge_config(stats: str, source: str = ISTIOD) -> str | None:
             for counter in ("update_success", "update_rejected")
         )
     except ValueError as error:
-        return str(error)
+        return Shortfall(CONFIG, str(error))
     if cds and lds:
         return None
     if not cds and not lds:
@@ -52,13 +63,15 @@ def judge_config(stats: str, source: str = ISTIOD) -> str | None:
         text = "config received from XDS server, but was rejected"
     else:
         text = "config not fully received from XDS server"
-    return (
+    return Shortfall(
+        CONFIG,
         f"{text}: cds updates: {cds} successful, {cds_rejected} rejected; "
-        f"lds updates: {lds} successful, {lds_rejected} rejected"
+        f"lds updates: {lds} successful, {lds_rejected} rejected",
+        tuple(f"{name}.update_success" for name, count in ((CDS, cds), (LDS, lds)) if not count),
     )
 
 
-def judge_live(stats: str) -> str | None:
+def judge_live(stats: str) -> Shortfall | None:
     """Return why Envoy does not serve yet, None if it does.
 
     Args:
@@ -68,15 +81,66 @@ def judge_live(stats: str) -> str | None:
         state = _value(stats, STATE)
         workers = _value(stats, WORKERS)
     except ValueError as error:
-        return FAILED + str(error)
+        return Shortfall(LIFE, FAILED + str(error))
     for name, value in ((STATE, state), (WORKERS, workers)):
         if value is None:
-            return f"{FAILED}{name} is not yet updated: {stats}"
+            return Shortfall(LIFE, f"{FAILED}{name} is not yet updated: {stats}", (name,))
     if state != LIVE:
-        return f"server is not live, current state is: {STATES.get(state or 0, 'UNKNOWN')}"
+        name = STATES.get(state or 0, "UNKNOWN")
+        return Shortfall(LIFE, f"server is not live, current state is: {name}", (STATE,))
     if workers != 1:
-        return "workers have not yet started"
+        return Shortfall(LIFE, "workers have not yet started", (WORKERS,))
     return None
+
+
+class Standing(NamedTuple):
+    """Readiness as it was last found."""
+
+    shortfall: Shortfall | None
+    #: When it last became ready, or stopped being so; monotonic seconds.
+    since: float
+    #: What last spoke against it, and when; None if nothing ever did.
+    last: tuple[Shortfall, float] | None = None
+
+
+def standing_after(standing: Standing | None, shortfall: Shortfall | None, now: float) -> Standing:
+    """Return the standing after a check; `now` is in monotonic seconds."""
+    last = (shortfall, now) if shortfall else standing and standing.last
+    if standing and (standing.shortfall is None) is (shortfall is None):
+        return Standing(shortfall, standing.since, last)
+    return Standing(shortfall, now, last)
+
+
+def document(
+    standing: Standing,
+    details: Mapping[str, str],
+    control_plane: Mapping[str, Any] | None,
+    *,
+    now: float,
+    epoch: float,
+) -> dict[str, Any]:
+    """Return all that is known, as JSON has it; times are Unix seconds.
+
+    Args:
+        standing: of readiness.
+        details: what else is wrong, by what has it.
+        control_plane: its address and state; None where there is none.
+        now: monotonic seconds.
+        epoch: Unix seconds at the beginning of monotonic time.
+    """
+    shortfall, last = standing.shortfall, standing.last
+    return {
+        "ready": shortfall is None,
+        "since": round(standing.since + epoch, 3),
+        "seconds": round(now - standing.since, 3),
+        "check": shortfall and shortfall.check,
+        "reason": shortfall and shortfall.reason,
+        "missing": list(shortfall.missing) if shortfall else [],
+        "last_error": last
+        and {"check": last[0].check, "reason": last[0].reason, "time": round(last[1] + epoch, 3)},
+        "details": dict(details),
+        "control_plane": control_plane,
+    }
 
 
 def _value(stats: str, name: str) -> int | None:

@@ -9,15 +9,16 @@ import logging
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agent.http.coding import compressed
-from agent.http.message import Headers, Reply, Request
+from agent.http.message import Headers, Reply, Request, accepts_json
 from agent.metrics import Metrics
 from agent.status.envoy.client import EnvoyReadiness
 from agent.status.hooks import Hooks
 from agent.status.pace import Pace
 from agent.status.process import seconds_since_start
+from agent.status.readiness import Shortfall, Standing, document, standing_after
 from agent.status.routes import Endpoint, Redirect, find_route, is_loopback
 from agent.status.settings import StatusSettings
 
@@ -51,42 +52,55 @@ class Readiness:
             if settings.envoy_enabled
             else None
         )
-        self._reason: str | None = ""  #: of the last verdict; empty before the first
-        self._since = 0.0
+        self._standing: Standing | None = None
 
-    async def check(self) -> str | None:
-        """Return the reason against being ready, None for ready; changes are logged."""
-        reason = await self._find_reason()
-        if reason != self._reason:
-            if not self._reason:
-                self._since = time.monotonic()
-            if reason:
-                log.warning("Envoy proxy is NOT ready: %s", reason)
-            else:
-                log.info("Envoy proxy is ready")
-            self._reason = reason
-        return reason
+    async def check(self) -> Standing:
+        """Return how things stand now; changes are logged and counted."""
+        shortfall = await self._find_shortfall()
+        before, now = self._standing, time.monotonic()
+        standing = self._standing = standing_after(before, shortfall, now)
+        if before is None or shortfall != before.shortfall:
+            self._note_change(shortfall)
+        return standing
 
-    def explain(self, reason: str | None) -> str:
+    def _note_change(self, shortfall: Shortfall | None) -> None:
+        self._metrics.set("ready", shortfall is None)
+        if shortfall is None:
+            log.info("Envoy proxy is ready")
+            return
+        self._metrics.count("readiness_failures_total", check=shortfall.check)
+        log.warning("Envoy proxy is NOT ready: %s", shortfall.reason)
+
+    def explain(self, standing: Standing) -> str:
         """Return what is wrong, as lines: a reason with its duration, and what else there is.
 
         A pod that is ready may have something to say too, such as that a changed file of its
         configuration was refused.
         """
-        lines = [remark for detail in self._hooks.details.values() if (remark := detail())]
-        if reason is not None:
-            seconds = time.monotonic() - self._since
-            lines = [reason, *lines, f"not ready for {seconds:.1f}s"]
+        lines = list(self._details().values())
+        if standing.shortfall:
+            seconds = time.monotonic() - standing.since
+            lines = [standing.shortfall.reason, *lines, f"not ready for {seconds:.1f}s"]
         return "".join(f"{line}\n" for line in lines)
 
-    async def _find_reason(self) -> str | None:
+    def document(self, standing: Standing) -> dict[str, Any]:
+        """Return the same and more, as JSON has it."""
+        now, control_plane = time.monotonic(), self._hooks.control_plane()
+        epoch = time.time() - now
+        return document(standing, self._details(), control_plane, now=now, epoch=epoch)
+
+    def _details(self) -> dict[str, str]:
+        details = self._hooks.details.items()
+        return {name: remark for name, detail in details if (remark := detail())}
+
+    async def _find_shortfall(self) -> Shortfall | None:
         if cause := self._hooks.terminating():
-            return f"server is terminated: {cause}"
-        if self._envoy and (reason := await self._envoy.problem()):
-            return reason
-        for check in self._hooks.checks.values():
+            return Shortfall("terminating", f"server is terminated: {cause}")
+        if self._envoy and (shortfall := await self._envoy.problem()):
+            return shortfall
+        for name, check in self._hooks.checks.items():
             if reason := check():
-                return reason
+                return Shortfall(name, reason)
         return None
 
     def _note_live(self) -> None:
@@ -135,7 +149,7 @@ class StatusServer:
     async def _serve(self, endpoint: Endpoint, path: str, request: Request) -> Reply:
         match endpoint:
             case Endpoint.READY:
-                return await self._ready()
+                return await self._ready(request)
             case Endpoint.METRICS:
                 return await self._scrape(request)
             case Endpoint.PROBE:
@@ -148,10 +162,14 @@ class StatusServer:
             case Endpoint.DOCUMENT | Endpoint.PROFILE:
                 return await self._debug(endpoint, path.removeprefix("/debug/"))
 
-    async def _ready(self) -> Reply:
-        reason = await self._readiness.check()
-        text = self._readiness.explain(reason).encode("utf-8", "surrogateescape")
-        return Reply(OK if reason is None else 503, text, SAFE_TEXT if text else ())
+    async def _ready(self, request: Request) -> Reply:
+        standing = await self._readiness.check()
+        status = 503 if standing.shortfall else OK
+        if accepts_json(request.header("accept")):
+            text = json.dumps(self._readiness.document(standing), indent=2)
+            return Reply(status, text.encode() + b"\n", JSON)
+        lines = self._readiness.explain(standing).encode("utf-8", "surrogateescape")
+        return Reply(status, lines, SAFE_TEXT if lines else ())
 
     async def _probe(self, path: str, request: Request) -> Reply:
         probe = self._settings.probes.probers.get(path)
@@ -171,8 +189,8 @@ class StatusServer:
         """Return what a part of the agent says of itself; 404 where there is nothing yet."""
         if endpoint is Endpoint.PROFILE:
             return _profile(name.removeprefix("pprof/"))
-        document = self._hooks.documents.get(name)
-        found = document() if document else None
+        tell = self._hooks.documents.get(name)
+        found = tell() if tell else None
         if isinstance(found, AsyncGenerator):
             return Reply(OK, found, JSON_LINES)
         if isinstance(found, Awaitable):

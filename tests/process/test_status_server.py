@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import logging
+import time
 from contextlib import AsyncExitStack
 
 import pytest
@@ -50,6 +51,48 @@ async def test_unready_is_503_with_the_reason_in_its_body() -> None:
     )
     assert detail == "local.yaml: line 3: expected a mapping"
     assert duration.startswith("not ready for 0.")
+
+
+async def test_the_same_is_there_as_json_with_more() -> None:
+    admin = Admin()
+    admin.stats = "listener_manager.lds.update_success: 1\n"
+    agent = Agent()
+    agent.details["xds"] = lambda: "no answer yet"
+    agent.details["certificates"] = lambda: None
+    agent.control_plane = {"address": "istiod:15012", "state": "connecting"}
+    headers = (("Accept", "application/json"),)
+    async with web_server(admin) as port, status_server(admin_port=port, agent=agent) as status:
+        unready = await status.ask("/healthz/ready", headers=headers)
+        admin.stats = Admin().stats
+        ready = await status.ask("/healthz/ready", headers=headers)
+
+    assert (unready.status, ready.status) == (503, 200)
+    assert {types(unready), types(ready)} == {("application/json", "")}
+    before, after = json.loads(unready.body), json.loads(ready.body)
+    assert before["check"] == "envoy_config"
+    assert before["reason"].startswith("config not fully received from XDS server: ")
+    assert before["missing"] == ["cluster_manager.cds.update_success"]
+    assert before["details"] == {"xds": "no answer yet"}
+    assert before["control_plane"] == agent.control_plane
+    assert abs(before["since"] - time.time()) < 60
+    assert (after["ready"], after["check"], after["missing"]) == (True, None, [])
+    assert after["last_error"]["reason"] == before["reason"]
+    assert after["since"] >= before["since"]
+
+
+async def test_readiness_is_a_metric() -> None:
+    """cases.md R4."""
+    agent = Agent()
+    reasons = iter(["one", "one", "two", None])
+    agent.checks["dns"] = lambda: next(reasons)
+    seen = []
+    async with status_server(envoy_enabled=False, agent=agent) as status:
+        for _ in range(4):
+            await status.ask("/healthz/ready")
+            seen.append("istio_agent_ready 1\n" in agent.metrics.render())
+
+    assert seen == [False, False, False, True]
+    assert 'istio_agent_readiness_failures_total{check="dns"} 2\n' in agent.metrics.render()
 
 
 async def test_ready_says_what_is_wrong_all_the_same() -> None:

@@ -7,6 +7,7 @@ from agent.http.message import (
     Reply,
     Request,
     Response,
+    accepts_json,
     choose_encoding,
     clean_path,
     decode_segments,
@@ -55,6 +56,20 @@ def test_an_error_is_one_line_with_its_reason_apart() -> None:
 
     assert str(error) == "GET http://a: connection refused"
     assert error.reason == "connection refused"
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_json"),
+    [
+        ("application/json", True),
+        ("text/html, Application/JSON ;q=0.5", True),
+        ("", False),
+        ("*/*", False),
+        ("application/json-seq", False),
+    ],
+)
+def test_json_is_asked_for_by_name(accepted: str, is_json: bool) -> None:  # noqa: FBT001 -- a column
+    assert accepts_json(accepted) is is_json
 
 
 def test_heads_are_rendered_in_order() -> None:

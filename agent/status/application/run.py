@@ -84,7 +84,8 @@ class _Envoy:
         check = self._hooks.checks.get("envoy")
         if check and (reason := check()):
             return reason
-        return await self._admin.problem() if self._admin else None
+        shortfall = await self._admin.problem() if self._admin else None
+        return shortfall and shortfall.reason
 
 
 @asynccontextmanager

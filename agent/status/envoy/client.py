@@ -8,19 +8,24 @@ from typing import Final
 
 from agent.http.client import HttpError, fetch
 from agent.status.readiness import (
+    CONFIG,
     CONFIG_TARGET,
     CONFIG_TIMEOUT_SECONDS,
     FAILED,
     ISTIOD,
+    LIFE,
     LIVE_TARGET,
     LIVE_TIMEOUT_SECONDS,
     LOCAL,
+    Shortfall,
     judge_config,
     judge_live,
 )
 from agent.status.settings import StatusSettings
 
 OK: Final = 200
+
+Judge = Callable[[str], Shortfall | None]
 
 
 class EnvoyReadiness:
@@ -46,19 +51,19 @@ class EnvoyReadiness:
         self._is_live = False
         self._starts = 1  #: which Envoy all this was true of
 
-    async def problem(self) -> str | None:
-        """Return the reason against it, None for ready."""
+    async def problem(self) -> Shortfall | None:
+        """Return what speaks against it, None for ready."""
         if (starts := self._count_starts()) != self._starts:
             self._starts, self._has_config, self._is_live = starts, False, False
         if not self._has_config:
-            reason = await self._ask(CONFIG_TARGET, CONFIG_TIMEOUT_SECONDS, self._judge_config)
-            if reason:
-                return reason
+            target, limit = CONFIG_TARGET, CONFIG_TIMEOUT_SECONDS
+            if found := await self._ask(CONFIG, target, limit, self._judge_config):
+                return found
             self._has_config = True
         if not self._is_live:
-            reason = await self._ask(LIVE_TARGET, LIVE_TIMEOUT_SECONDS, judge_live, FAILED)
-            if reason:
-                return reason
+            target, limit = LIVE_TARGET, LIVE_TIMEOUT_SECONDS
+            if found := await self._ask(LIFE, target, limit, judge_live, FAILED):
+                return found
             self._become_live()
         return None
 
@@ -68,17 +73,17 @@ class EnvoyReadiness:
         self._is_live = True
         self._note_live()
 
-    def _judge_config(self, stats: str) -> str | None:
+    def _judge_config(self, stats: str) -> Shortfall | None:
         return judge_config(stats, LOCAL if self._settings.is_local else ISTIOD)
 
     async def _ask(
-        self, target: str, seconds: float, judge: Callable[[str], str | None], prefix: str = ""
-    ) -> str | None:
+        self, check: str, target: str, seconds: float, judge: Judge, prefix: str = ""
+    ) -> Shortfall | None:
         host, port = self._settings.admin_host, self._settings.admin_port
         try:
             response = await fetch("GET", host, port, target, timeout_seconds=seconds)
         except HttpError as error:
-            return f"{prefix}{error}"
+            return Shortfall(check, f"{prefix}{error}")
         if response.status != OK:
-            return f"{prefix}unexpected status {response.status}"
+            return Shortfall(check, f"{prefix}unexpected status {response.status}")
         return judge(response.body.decode("utf-8", "replace"))
