@@ -177,7 +177,11 @@ async def _serve(
             )
         )
         details["xds"] = relay.problem
-        documents |= {"syncz": relay.document, "syncz/watch": relay.watch}
+        documents |= {
+            "control_plane": relay.connection,
+            "syncz": relay.document,
+            "syncz/watch": relay.watch,
+        }
         mark("listening")
         node = await _located(start)
         if start.gate and start.envoy:

@@ -17,10 +17,8 @@ class Hooks(NamedTuple):
     drain: Callable[[], Awaitable[None]]
     #: End the agent; called when the caller has its answer.
     quit: Callable[[], None]
-    #: Who configures Envoy: address, state and last error, as JSON; None where nobody does.
-    control_plane: Callable[[], Mapping[str, object] | None] = lambda: None
     #: How many Envoys were started: what was true of one is not of the next.
     starts: Callable[[], int] = lambda: 1
     #: What /debug/NAME shows this pod, as JSON; it may be awaitable, or a generator of lines that
-    #: are shown as they come. None: nothing to show yet.
+    #: are shown as they come. None: nothing to show yet. `control_plane` is a part of readiness.
     documents: Mapping[str, Callable[[], object]] = {}

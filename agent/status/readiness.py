@@ -114,7 +114,7 @@ def standing_after(standing: Standing | None, shortfall: Shortfall | None, now: 
 def document(
     standing: Standing,
     details: Mapping[str, str],
-    control_plane: Mapping[str, Any] | None,
+    control_plane: object,
     *,
     now: float,
     epoch: float,
@@ -124,7 +124,7 @@ def document(
     Args:
         standing: of readiness.
         details: what else is wrong, by what has it.
-        control_plane: its address and state; None where there is none.
+        control_plane: its address and state as JSON; None where there is none.
         now: monotonic seconds.
         epoch: Unix seconds at the beginning of monotonic time.
     """

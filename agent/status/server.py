@@ -85,9 +85,9 @@ class Readiness:
 
     def document(self, standing: Standing) -> dict[str, Any]:
         """Return the same and more, as JSON has it."""
-        now, control_plane = time.monotonic(), self._hooks.control_plane()
+        now, tell = time.monotonic(), self._hooks.documents.get("control_plane")
         epoch = time.time() - now
-        return document(standing, self._details(), control_plane, now=now, epoch=epoch)
+        return document(standing, self._details(), tell and tell(), now=now, epoch=epoch)
 
     def _details(self) -> dict[str, str]:
         details = self._hooks.details.items()

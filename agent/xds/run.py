@@ -9,16 +9,25 @@ Source: xds-identity-dns.md sections 2.5, 2.9 and 2.10.
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agent.xds.client import ControlPlane
 from agent.xds.discovery import Kind
-from agent.xds.endings import ENVOY, ENVOY_LEFT, REPLACED, SHUT_DOWN, Ending
+from agent.xds.endings import (
+    ENVOY,
+    ENVOY_LEFT,
+    ISTIOD,
+    NO_CHANNEL,
+    REPLACED,
+    SHUT_DOWN,
+    Ending,
+)
 from agent.xds.server import STATUS, Downstream, listening
 from agent.xds.settings import XdsSettings
-from agent.xds.upstream.run import Consume, Count, UpstreamBackend
+from agent.xds.upstream.run import UPSTREAM, Consume, Count, UpstreamBackend
 
 if TYPE_CHECKING:
     from agent.xds.monitor.run import Monitor, Observer
@@ -64,12 +73,23 @@ class Relay:
         self._current: asyncio.Future[Ending] | None = None
         self._overlap_logged = -OVERLAP_LOG_SECONDS
         self._problems: dict[str, str] = {}
+        self._last_error: dict[str, object] | None = None
         #: Takes why the application is not healthy, none where it is, for the control plane.
         self.report_health: Callable[[str | None], None] = lambda _: None
 
     def problem(self) -> str | None:
         """Return what is wrong now, for people; none if nothing is."""
         return "; ".join(self._problems.values()) or None
+
+    def connection(self) -> dict[str, object]:
+        """Return, as JSON has it, who answers Envoy and whether it does; times are Unix seconds."""
+        state = "connecting" if UPSTREAM in self._problems else "connected"
+        return {
+            "address": self._address,
+            "state": state if self._current else "disconnected",
+            "problem": self._problems.get(UPSTREAM),
+            "last_error": self._last_error,
+        }
 
     def note(self, about: str, problem: str | None) -> None:
         """Say what is wrong with a thing, or that nothing is any more."""
@@ -141,6 +161,8 @@ class Relay:
             self._count(ending.counter, **({"type": ending.kind} if ending.kind else {}))
         if ending.kind == "error" and ending.counter == ENVOY:
             self.note(DOWNSTREAM, ending.details)
+        if ending.counter == NO_CHANNEL or (ending.kind == "error" and ending.counter == ISTIOD):
+            self._last_error = {"reason": ending.details, "time": round(time.time(), 3)}
         level = logging.WARNING if ending.kind == "error" else logging.INFO
         code, details = STATUS[ending.code].name, ending.details
         log.log(level, "stream ended stream=%d code=%s details=%r", number, code, details)

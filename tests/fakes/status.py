@@ -20,7 +20,6 @@ class Agent:
         self.calls: list[str] = []
         self.starts = 1
         self.documents: dict[str, Callable[[], object]] = {}
-        self.control_plane: dict[str, object] | None = None
         self.metrics = Metrics()
 
     async def drain(self) -> None:
@@ -35,7 +34,6 @@ class Agent:
             quit=lambda: self.calls.append("quit"),
             starts=lambda: self.starts,
             documents=self.documents,
-            control_plane=lambda: self.control_plane,
         )
 
 

@@ -59,7 +59,8 @@ async def test_the_same_is_there_as_json_with_more() -> None:
     agent = Agent()
     agent.details["xds"] = lambda: "no answer yet"
     agent.details["certificates"] = lambda: None
-    agent.control_plane = {"address": "istiod:15012", "state": "connecting"}
+    plane = {"address": "istiod:15012", "state": "connecting"}
+    agent.documents["control_plane"] = lambda: plane
     headers = (("Accept", "application/json"),)
     async with web_server(admin) as port, status_server(admin_port=port, agent=agent) as status:
         unready = await status.ask("/healthz/ready", headers=headers)
@@ -73,7 +74,7 @@ async def test_the_same_is_there_as_json_with_more() -> None:
     assert before["reason"].startswith("config not fully received from XDS server: ")
     assert before["missing"] == ["cluster_manager.cds.update_success"]
     assert before["details"] == {"xds": "no answer yet"}
-    assert before["control_plane"] == agent.control_plane
+    assert before["control_plane"] == plane
     assert abs(before["since"] - time.time()) < 60
     assert (after["ready"], after["check"], after["missing"]) == (True, None, [])
     assert after["last_error"]["reason"] == before["reason"]
