@@ -29,9 +29,13 @@ DEFAULT: Final = "default"
 TERMINATION: Final = "terminationDrainDuration"
 EXIT_ON_ZERO: Final = "EXIT_ON_ZERO_ACTIVE_CONNECTIONS"
 GRACE: Final = "AGENT_TERMINATION_GRACE_PERIOD"
+#: Kubernetes tells no container how long its pod may take: who wants the end to come before the
+#: kill has to say so.
+DEFAULT_DEADLINE: Final = f"default, without {GRACE}"
 #: Of both terminationDrainDuration and MINIMUM_DRAIN_DURATION.
 DEFAULT_SECONDS: Final = 5.0
-#: Nobody waits longer, not even where nothing sets a deadline: every wait has an end.
+#: Nobody waits longer, not even where nothing sets a deadline: every wait has an end. A shorter
+#: default would cut off who was given a long grace period, as in the reference nothing does.
 LONGEST_SECONDS: Final = 86400.0
 #: Of the grace period, for Envoy to stop and the agent after it; half of a very short one.
 MARGIN_SECONDS: Final = 3.0
@@ -111,6 +115,8 @@ def _deadline(
     if bounds and asked.is_default("deadline"):
         deadline = delay + termination_seconds
         asked.sources["deadline"] = TERMINATION
+    if asked.is_default("deadline"):
+        asked.sources["deadline"] = DEFAULT_DEADLINE
     grace = asked.read.take(GRACE, parse_grace, default=float("inf"))
     latest = grace - min(MARGIN_SECONDS, grace / 2)
     if latest < deadline:

@@ -30,7 +30,7 @@ def test_by_default_a_drain_takes_five_seconds() -> None:
     found = plan()
 
     assert found[:5] == ("duration", 0, 5, LONGEST_SECONDS, 0)
-    assert set(found.sources.values()) == {"default"}
+    assert {source.partition(",")[0] for source in found.sources.values()} == {"default"}
 
 
 def test_the_fixed_duration_is_that_of_the_proxy_config() -> None:
@@ -203,6 +203,9 @@ def test_the_plan_is_shown_with_its_sources() -> None:
         "condition": {"value": "duration", "from": "default"},
         "delay_seconds": {"value": 0, "from": "default"},
         "minimum_seconds": {"value": 30, "from": "terminationDrainDuration"},
-        "deadline_seconds": {"value": LONGEST_SECONDS, "from": "default"},
+        "deadline_seconds": {
+            "value": LONGEST_SECONDS,
+            "from": "default, without AGENT_TERMINATION_GRACE_PERIOD",
+        },
         "jitter_ratio": {"value": 0.25, "from": "AGENT_DRAIN_JITTER"},
     }
