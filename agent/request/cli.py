@@ -11,7 +11,7 @@ import time
 
 from agent.request.client import ConnectError, ExchangeError, fetch
 from agent.request.log import Log
-from agent.request.message import failure, not_ready_reason
+from agent.request.message import failure, lasting, not_ready_reason
 from agent.request.settings import CommandError, LogSettings, RequestSettings, WaitSettings
 
 TYPE_CHECKING = False  # stands for that of `typing`, which is not worth its import here
@@ -87,8 +87,8 @@ def _wait_until_ready(settings: WaitSettings, log: Log) -> None:
         if refused and now >= stage_due:
             stage, stage_due = _stage(settings), now + period
         text = f"{reason}; the agent says: {stage}" if refused and stage else reason
-        log.write("debug" if text == written else "info", f"Not ready yet: {text}")
-        written = text
+        log.write("debug" if lasting(text) == written else "info", f"Not ready yet: {text}")
+        written = lasting(text)
         if now >= deadline:
             raise CommandError(
                 f"timeout waiting for Envoy proxy to become ready. Last error: {text}"

@@ -25,6 +25,7 @@ MAX_HEAD = 262144  #: bytes of all heads, repeated headers and interim answers i
 MAX_BODY = 67108864  #: bytes; a whole configuration dump of Envoy's admin port is a few million
 MAX_DIGITS = 18  #: of a length: more are no size of anything
 MAX_REASON = 500  #: characters of an answer that go into one line of the log
+DURATION = "; not ready for "  #: begins the last line of the agent's reasons, as joined here
 MAX_PORT = 65535
 HTTP_PORT = 80
 CODE_LENGTH = 3
@@ -315,6 +316,11 @@ def not_ready_reason(response: Response) -> str:
         return ""
     line = "; ".join(response.body.decode(errors="replace").split("\n")).strip("; ")[:MAX_REASON]
     return f"HTTP status code {response.status}" + (f": {line}" if line else "")
+
+
+def lasting(reason: str) -> str:
+    """Return a reason without the duration at its end, which is another one each time."""
+    return reason.rpartition(DURATION)[0] or reason
 
 
 def failure(response: Response) -> str:

@@ -40,6 +40,22 @@ def test_wait_returns_at_the_first_200(capfd: pytest.CaptureFixture[str]) -> Non
     ]
 
 
+def test_a_reason_is_told_when_it_changes_not_when_it_grows_older(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """As the agent tells it: a line for each trouble, the last one says for how long."""
+    bodies = [b"no listeners\nnot ready for 0.1s\n", b"no listeners\nnot ready for 0.2s\n"]
+    bodies += [b"no workers\nnot ready for 0.3s\n"]
+    answers = [answer("503 Service Unavailable", body) for body in bodies]
+    with scripted_server(*answers, READY) as server:
+        wait_for(server.port)
+
+    assert [text for _, text in lines(capfd.readouterr().out)][1:-1] == [
+        "Not ready yet: HTTP status code 503: no listeners; not ready for 0.1s",
+        "Not ready yet: HTTP status code 503: no workers; not ready for 0.3s",
+    ]
+
+
 def test_s2_a_timeout_names_what_was_waited_for(capfd: pytest.CaptureFixture[str]) -> None:
     with scripted_server(NOT_READY) as server:
         code = wait_for(server.port, "--timeoutSeconds=0")

@@ -7,6 +7,7 @@ from agent.request.message import (
     Response,
     failure,
     next_request,
+    lasting,
     not_ready_reason,
     parse_url,
     render_request,
@@ -295,3 +296,15 @@ def test_a_redirect_to_no_url_is_an_error() -> None:
 def test_a_port_of_many_digits_is_no_port() -> None:
     with pytest.raises(MessageError, match="expected a port"):
         parse_url("http://localhost:" + "1" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("reason", "rest"),
+    [
+        ("HTTP status code 503: no names; not ready for 1.5s", "HTTP status code 503: no names"),
+        ("HTTP status code 503: no names", "HTTP status code 503: no names"),
+        ("", ""),
+    ],
+)
+def test_a_reason_lasts_however_long_it_has(reason: str, rest: str) -> None:
+    assert lasting(reason) == rest
