@@ -186,10 +186,24 @@ async def test_a_response_for_nobody_does_not_end_the_stream(kind: Kind, tmp_pat
 
 
 @pytest.mark.parametrize("kind", Kind)
+async def test_a_request_for_debugging_goes_to_the_control_plane(
+    kind: Kind, tmp_path: Path
+) -> None:
+    """Section 2.13: it is a request as any other; only its answer is for nobody here."""
+    async with control_plane() as plane, bench(tmp_path, plane.address) as b:
+        call = b.client.open(kind)
+        stream = await plane.accept()
+        request = write_request(kind, "istio.io/debug") + b"\xfa\x01\x05syncz"
+        await call.send(request)
+
+        assert await stream.receive() == request
+
+
+@pytest.mark.parametrize("kind", Kind)
 async def test_consumed_types_are_subscribed_delivered_and_answered(
     kind: Kind, tmp_path: Path
 ) -> None:
-    """T-X12, T-X13, X7, D-9."""
+    """T-X12, T-X13, X7, D-9; R-8: an empty set does not stall what comes after it."""
     delivered: list[bytes | None] = []
 
     def take(resource: bytes | None) -> None:

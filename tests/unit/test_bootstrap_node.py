@@ -100,6 +100,7 @@ def test_an_unknown_excluded_interface_is_a_warning() -> None:
     ],
 )
 def test_the_id_is_type_address_pod_and_domain(inputs: NodeInputs, expected: str) -> None:
+    """xds-identity-dns.md T-X18."""
     assert node(inputs).id == expected
 
 
