@@ -174,6 +174,7 @@ async def _serve(
                 observe=metrics.observe,
                 deliver=deliver,
                 subscribe=tuple(deliver),
+                rng=_chance,
             )
         )
         details["xds"] = relay.problem

@@ -99,3 +99,15 @@ def backlog_too_long(limit_bytes: int) -> Ending:
     """Return the ending once too much waits for a control plane that does not read (D-20)."""
     details = f"control plane does not read: more than {limit_bytes} bytes of requests wait"
     return Ending(RESOURCE_EXHAUSTED, details, ISTIOD, "error")
+
+
+def not_read(limit_seconds: float) -> Ending:
+    """Return the ending once a request waits for a control plane that does not read (X6)."""
+    details = f"control plane does not read: a request has waited for {limit_seconds:g}s"
+    return Ending(UNAVAILABLE, details, ISTIOD, "error")
+
+
+def silent(limit_seconds: float) -> Ending:
+    """Return the ending of a stream on which nothing has come for as long as the user allows."""
+    details = f"control plane has sent nothing for {limit_seconds:g}s (AGENT_XDS_MAX_SILENCE)"
+    return Ending(UNAVAILABLE, details, ISTIOD, "error")

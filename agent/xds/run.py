@@ -25,6 +25,7 @@ from agent.xds.endings import (
     SHUT_DOWN,
     Ending,
 )
+from agent.xds.pace import Pace
 from agent.xds.server import STATUS, Downstream, listening
 from agent.xds.settings import XdsSettings
 from agent.xds.upstream.run import UPSTREAM, Consume, Count, UpstreamBackend
@@ -64,8 +65,9 @@ class Backend(Protocol):
 class Relay:
     """Serves Envoy, one stream at a time."""
 
-    def __init__(self, address: str, count: Count, observe: Count) -> None:
+    def __init__(self, address: str, count: Count, observe: Count, pace: Pace) -> None:
         self._address = address
+        self._pace = pace
         self._count = count
         self._observe = observe
         self._monitor: Monitor | None = None
@@ -135,16 +137,29 @@ class Relay:
         log.info("stream opened stream=%d kind=%s", number, kind.value)
         ending = ENVOY_LEFT  # what it is if grpc cancels us
         try:
-            session = await backend.open(kind, downstream, number)
-            if isinstance(session, Ending):
-                ending = session
-            else:
-                ending = await _run(session, taken_over)
+            ending = await self._serve(backend, kind, downstream, number, taken_over)
         finally:
             if self._current is taken_over:
                 self._current = None
             self._report(number, ending)
         return ending
+
+    async def _serve(
+        self,
+        backend: Backend,
+        kind: Kind,
+        downstream: Downstream,
+        number: int,
+        taken_over: asyncio.Future[Ending],
+    ) -> Ending:
+        """Serve a stream when it is its turn, unless another one takes over before."""
+        delay = self._pace.delay(asyncio.get_running_loop().time())
+        if delay:
+            await asyncio.wait((taken_over,), timeout=delay)
+        if taken_over.done():
+            return taken_over.result()
+        session = await backend.open(kind, downstream, number)
+        return session if isinstance(session, Ending) else await _run(session, taken_over)
 
     def _take_over(self, successor: asyncio.Future[Ending] | None, ending: Ending) -> None:
         current, self._current = self._current, successor
@@ -165,7 +180,9 @@ class Relay:
             self._last_error = {"reason": ending.details, "time": round(time.time(), 3)}
         level = logging.WARNING if ending.kind == "error" else logging.INFO
         code, details = STATUS[ending.code].name, ending.details
-        log.log(level, "stream ended stream=%d code=%s details=%r", number, code, details)
+        wait = self._pace.delay(asyncio.get_running_loop().time())
+        more = f" retry_in_seconds={wait:.1f}" if wait else ""
+        log.log(level, "stream ended stream=%d code=%s details=%r%s", number, code, details, more)
 
 
 async def _run(session: Session, taken_over: asyncio.Future[Ending]) -> Ending:
@@ -193,6 +210,7 @@ async def serving(
     observe: Count = lambda *_, **__: None,
     deliver: Mapping[str, Consume] | None = None,
     subscribe: Sequence[str] = (),
+    rng: Callable[[], float] = lambda: 0.0,
 ) -> AsyncIterator[Relay]:
     """Serve ADS to Envoy while the context is open; the socket listens once it is entered.
 
@@ -203,12 +221,14 @@ async def serving(
         deliver: handlers of the types that the agent consumes, by type URL.
         subscribe: type URLs that the agent itself asks for after Envoy's first request for
             listeners, in this order.
+        rng: chance, in [0, 1), that keeps a fleet apart.
 
     Raises:
         AgentError: no usable root certificate, no such directory of resources.
         SystemRefusedError: the socket cannot be made.
     """
-    relay = Relay(settings.local or settings.upstream.address, count, observe)
+    pace = Pace(rng)
+    relay = Relay(settings.local or settings.upstream.address, count, observe, pace)
     async with AsyncExitStack() as stack:
         backend: Backend
         if settings.local:
@@ -228,6 +248,9 @@ async def serving(
                 observing=relay.observing,
                 deliver=deliver or {},
                 subscribe=subscribe,
+                patience=settings.patience,
+                pace=pace,
+                rng=rng,
             )
             relay.report_health = upstream.report_health
 

@@ -16,6 +16,12 @@ COMPLIANCE_POLICIES: Final = ("fips-140-2", "fips-140-3", "pqc")
 #: gRPC's numbers are 32-bit integers, its times milliseconds in such a number.
 MAX_INT32: Final = 2**31 - 1
 MAX_HOURS: Final = MAX_INT32 // 3_600_000
+#: A control plane that is there has sent Envoy its first answer by then, hardly sooner.
+MIN_AFTER_SECONDS: Final = 0.1
+#: A mesh in which nothing happens must not be kept busy by streams that come and go.
+MIN_SILENCE_SECONDS: Final = 10
+#: In ProxyConfig configPath.
+CACHE_DIRECTORY: Final = "known-good"
 #: Envoy's first request has some 60 kB; with a lower limit the pod would never be ready.
 MIN_RECEIVE_BYTES: Final = 256 * 1024
 
@@ -60,6 +66,25 @@ class UpstreamSettings(NamedTuple):
     send_token: bool = True
 
 
+class PatienceSettings(NamedTuple):
+    """How long a control plane whose connection lives may do nothing."""
+
+    #: Until it has taken a request.
+    send_seconds: float = 30.0
+    #: Until it sends something; zero: for ever. AGENT_XDS_MAX_SILENCE.
+    silence_seconds: float = 0.0
+
+
+class CacheSettings(NamedTuple):
+    """What Envoy has accepted, kept for a start without a control plane."""
+
+    #: Where; empty: nowhere. AGENT_XDS_CACHE.
+    directory: str = ""
+    #: An Envoy without any configuration gets it if there is no answer for so long.
+    #: AGENT_XDS_CACHE_AFTER.
+    after_seconds: float = 5.0
+
+
 class XdsSettings(NamedTuple):
     """The relay, and who answers Envoy: the control plane or local resources."""
 
@@ -77,6 +102,10 @@ class XdsSettings(NamedTuple):
     ipv4: bool = True
     ipv6: bool = False
     tproxy: bool = False
+    #: Where else the control plane is, in the order of trying; discoveryAddress is a list for us.
+    others: tuple[UpstreamSettings, ...] = ()
+    patience: PatienceSettings = PatienceSettings()
+    cache: CacheSettings = CacheSettings()
 
 
 def parse_xds(
@@ -103,12 +132,13 @@ def parse_xds(
         token: where the token comes from.
     """
     local = read.take("AGENT_LOCAL_XDS", parse_text, default="")
-    upstream = _upstream(
-        read, address=discovery_address, tls=tls, proxy_metadata=proxy_metadata, used=not local
+    first, *others = _upstreams(
+        read, discovery_address, tls=tls, proxy_metadata=proxy_metadata, used=not local, token=token
     )
     return XdsSettings(
         socket_path=f"{config_path}/XDS",
-        upstream=upstream._replace(token=token),
+        upstream=first,
+        others=tuple(others),
         keepalive=KeepaliveSettings(
             interval_seconds=read.take("GRPC_KEEPALIVE_INTERVAL", _parse_interval, default=30.0),
             timeout_seconds=read.take("GRPC_KEEPALIVE_TIMEOUT", _parse_timeout, default=10.0),
@@ -119,6 +149,18 @@ def parse_xds(
         ipv4=ipv4,
         ipv6=ipv6,
         tproxy=read.take("ISTIO_META_INTERCEPTION_MODE", parse_text, default="") == "TPROXY",
+        patience=PatienceSettings(
+            silence_seconds=read.take("AGENT_XDS_MAX_SILENCE", _parse_silence, default=0.0)
+        ),
+        cache=_cache(read, config_path, used=not local),
+    )
+
+
+def _cache(read: Reader, config_path: str, *, used: bool) -> CacheSettings:
+    is_on = read.take("AGENT_XDS_CACHE", parse_bool, default=False) and used
+    return CacheSettings(
+        directory=f"{config_path}/{CACHE_DIRECTORY}" if is_on else "",
+        after_seconds=read.take("AGENT_XDS_CACHE_AFTER", _parse_after, default=5.0),
     )
 
 
@@ -143,6 +185,20 @@ def _parse_timeout(text: str) -> float:
     return seconds
 
 
+def _parse_silence(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds and not MIN_SILENCE_SECONDS <= seconds <= MAX_HOURS * 3600:
+        raise ValueError(f"expected 0s, or a duration from {MIN_SILENCE_SECONDS}s to {MAX_HOURS}h")
+    return seconds
+
+
+def _parse_after(text: str) -> float:
+    seconds = parse_duration(text)
+    if not MIN_AFTER_SECONDS <= seconds <= MAX_HOURS * 3600:
+        raise ValueError(f"expected a duration from {MIN_AFTER_SECONDS}s to {MAX_HOURS}h")
+    return seconds
+
+
 def _parse_streams(text: str) -> int:
     streams = parse_int(text)
     if not 1 <= streams <= MAX_INT32:
@@ -157,29 +213,42 @@ def _parse_size(text: str) -> int:
     return size
 
 
-def _upstream(
-    read: Reader, *, address: str, tls: bool, proxy_metadata: Mapping[str, str], used: bool
-) -> UpstreamSettings:
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    if used and not (host and _is_port(port)):
-        read.errors.append(
-            f"discoveryAddress={address!r}: expected host:port, as {DEFAULT_SERVER_NAME}:15012"
-        )
-    server_name = read.take("ISTIOD_SAN", parse_text, default="") or (
-        DEFAULT_SERVER_NAME if "localhost" in host else host
-    )
+def _upstreams(
+    read: Reader,
+    addresses: str,
+    *,
+    tls: bool,
+    proxy_metadata: Mapping[str, str],
+    used: bool,
+    token: TokenSettings,
+) -> list[UpstreamSettings]:
+    """Return how each address is reached; at least one, whatever is wrong with it."""
+    san = read.take("ISTIOD_SAN", parse_text, default="")
     anywhere = read.take("AGENT_XDS_PLAINTEXT_TOKEN", parse_bool, default=False)
     _check_compliance(read, tls=tls and used)
     cluster_id = read.take("ISTIO_META_CLUSTER_ID", parse_text, default="")
-    return UpstreamSettings(
-        address=address,
-        tls=tls,
-        server_name=server_name,
-        credentials=_credentials(read, proxy_metadata),
-        metadata=(("clusterid", cluster_id), *parse_headers(read, HEADER_PREFIX)),
-        send_token=tls or anywhere or is_loopback(host),
-    )
+    metadata = (("clusterid", cluster_id), *parse_headers(read, HEADER_PREFIX))
+    credentials = _credentials(read, proxy_metadata)
+    found = []
+    for address in [part.strip() for part in addresses.split(",") if part.strip()] or [addresses]:
+        host, _, port = address.rpartition(":")
+        host = host.strip("[]")
+        if used and not (host and _is_port(port)):
+            read.errors.append(
+                f"discoveryAddress={address!r}: expected host:port, as {DEFAULT_SERVER_NAME}:15012"
+            )
+        found.append(
+            UpstreamSettings(
+                address=address,
+                tls=tls,
+                server_name=san or (DEFAULT_SERVER_NAME if "localhost" in host else host),
+                credentials=credentials,
+                metadata=metadata,
+                token=token,
+                send_token=tls or anywhere or is_loopback(host),
+            )
+        )
+    return found
 
 
 def _credentials(read: Reader, proxy_metadata: Mapping[str, str]) -> CredentialSettings:

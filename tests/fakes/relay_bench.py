@@ -10,8 +10,10 @@ from agent.credentials.settings import TokenSettings
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.run import Consume, Relay, serving
 from agent.xds.settings import (
+    CacheSettings,
     CredentialSettings,
     KeepaliveSettings,
+    PatienceSettings,
     UpstreamSettings,
     XdsSettings,
 )
@@ -62,25 +64,38 @@ async def bench(
     keepalive: KeepaliveSettings = KeepaliveSettings(),  # noqa: B008 - immutable
     max_receive_bytes: int = 4_194_304,
     observe: Callable[..., None] = lambda *_, **__: None,
+    others: tuple[str, ...] = (),
+    patience: PatienceSettings = PatienceSettings(),  # noqa: B008 - immutable
+    cache: CacheSettings = CacheSettings(),  # noqa: B008 - immutable
+    rng: Callable[[], float] = lambda: 0.0,
 ) -> AsyncIterator[Bench]:
     """Run a relay to a plaintext control plane, and connect a client."""
+    upstream = UpstreamSettings(
+        address=address,
+        tls=False,
+        server_name="istiod",
+        credentials=CredentialSettings(),
+        metadata=metadata,
+        token=TokenSettings(str(directory / "token")),
+    )
     settings = XdsSettings(
         socket_path=str(directory / "proxy" / "XDS"),
-        upstream=UpstreamSettings(
-            address=address,
-            tls=False,
-            server_name="istiod",
-            credentials=CredentialSettings(),
-            metadata=metadata,
-            token=TokenSettings(str(directory / "token")),
-        ),
+        upstream=upstream,
+        others=tuple(upstream._replace(address=other) for other in others),
         keepalive=keepalive,
         max_receive_bytes=max_receive_bytes,
+        patience=patience,
+        cache=cache,
     )
     counts = Counts()
     async with (
         serving(
-            settings, count=counts.add, observe=observe, deliver=deliver, subscribe=subscribe
+            settings,
+            count=counts.add,
+            observe=observe,
+            deliver=deliver,
+            subscribe=subscribe,
+            rng=rng,
         ) as relay,
         ads_client(settings.socket_path) as client,
     ):

@@ -17,6 +17,8 @@ from agent.xds.endings import (
     backlog_too_long,
     channel_failed,
     downstream_write_failed,
+    not_read,
+    silent,
     too_long,
     unreadable,
     upstream_ended,
@@ -77,3 +79,16 @@ def test_a_channel_that_cannot_be_made_has_its_own_counter() -> None:
 def test_a_backlog_without_end_ends_the_stream() -> None:
     """D-20."""
     assert backlog_too_long(10).code == RESOURCE_EXHAUSTED
+
+
+def test_a_control_plane_that_hangs_ends_the_stream() -> None:
+    """X6."""
+    assert not_read(30) == Ending(
+        UNAVAILABLE,
+        "control plane does not read: a request has waited for 30s",
+        ISTIOD,
+        "error",
+    )
+    assert silent(2700).details == (
+        "control plane has sent nothing for 2700s (AGENT_XDS_MAX_SILENCE)"
+    )

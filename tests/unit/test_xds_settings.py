@@ -2,8 +2,14 @@
 
 import pytest
 
-from agent.reader import Reader
-from agent.xds.settings import KeepaliveSettings, XdsSettings, parse_xds
+from agent.reader import Reader, parse_duration
+from agent.xds.settings import (
+    CacheSettings,
+    KeepaliveSettings,
+    PatienceSettings,
+    XdsSettings,
+    parse_xds,
+)
 
 
 def parse(
@@ -232,3 +238,62 @@ def test_a_policy_that_cannot_be_kept_is_said(
 
 def test_no_tls_needs_no_policy() -> None:
     assert parse({"COMPLIANCE_POLICY": "pqc"}, tls=False)[1].warnings == []
+
+
+def test_several_addresses_are_several_control_planes() -> None:
+    """S6: each has its own name, and the token goes only where it may."""
+    settings, read = parse(address="istiod.one:15010, localhost:15010,", tls=False)
+
+    (other,) = settings.others
+    assert read.errors == []
+    assert (settings.upstream.address, settings.upstream.server_name) == (
+        "istiod.one:15010",
+        "istiod.one",
+    )
+    assert (other.address, other.server_name) == ("localhost:15010", "istiod.istio-system.svc")
+    assert (settings.upstream.send_token, other.send_token) == (False, True)
+
+
+def test_each_of_several_addresses_must_be_one() -> None:
+    _, read = parse(address="istiod:15012,istiod")
+
+    assert read.errors == [
+        "discoveryAddress='istiod': expected host:port, as istiod.istio-system.svc:15012"
+    ]
+
+
+def test_what_envoy_accepts_is_kept_in_the_configuration_directory_if_asked_for() -> None:
+    default, _ = parse()
+    asked, _ = parse({"AGENT_XDS_CACHE": "true", "AGENT_XDS_CACHE_AFTER": "500ms"})
+    local, _ = parse({"AGENT_XDS_CACHE": "true", "AGENT_LOCAL_XDS": "builtin"})
+
+    assert default.cache == CacheSettings("", 5.0)
+    assert asked.cache == CacheSettings("./etc/istio/proxy/known-good", 0.5)
+    assert local.cache.directory == ""
+
+
+@pytest.mark.parametrize("value", ["0s", "10s", "45m"])
+def test_silence_is_limited_if_asked_for(value: str) -> None:
+    default, _ = parse()
+    settings, read = parse({"AGENT_XDS_MAX_SILENCE": value})
+
+    assert default.patience == PatienceSettings(30.0, 0.0)
+    assert settings.patience.silence_seconds == parse_duration(value)
+    assert read.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AGENT_XDS_MAX_SILENCE", "9s"),
+        ("AGENT_XDS_MAX_SILENCE", "597h"),
+        ("AGENT_XDS_CACHE_AFTER", "99ms"),
+        ("AGENT_XDS_CACHE_AFTER", "597h"),
+    ],
+)
+def test_times_that_make_no_sense_are_the_default_with_a_warning(name: str, value: str) -> None:
+    settings, read = parse({name: value})
+
+    assert (settings.patience, settings.cache) == (PatienceSettings(), CacheSettings())
+    assert len(read.warnings) == 1
+    assert f"{name}='{value}': expected" in read.warnings[0]

@@ -25,8 +25,10 @@ from agent.xds.endings import (
     unreadable,
     upstream_ended,
 )
+from agent.xds.pace import Pace
 from agent.xds.process import Allocator
 from agent.xds.server import STATUS, Downstream
+from agent.xds.settings import PatienceSettings
 from agent.xds.stream import (
     AdsStream,
     Decision,
@@ -36,6 +38,7 @@ from agent.xds.stream import (
     SendDownstream,
     SendUpstream,
 )
+from agent.xds.upstream.watchdog.run import Watchdog
 
 if TYPE_CHECKING:
     from agent.xds.monitor.run import Observer
@@ -72,6 +75,7 @@ class RelayedSession:
         self._stream = AdsStream(
             kind, consumed=backend.deliver, subscribe=backend.subscribe, health=backend.health
         )
+        self._watchdog = Watchdog(backend.patience, backend.rng)
         # Unbounded (R-1): if reading from Envoy waited for the control plane while both sides
         # write, nobody would read. BACKLOG_BYTES ends the stream instead.
         self._requests: asyncio.Queue[bytes] = asyncio.Queue()
@@ -86,10 +90,12 @@ class RelayedSession:
             self._send_upstream(),
             self._relay_responses(),
             self._consume(),
+            self._watchdog.verdict(),
         )
 
     async def close(self) -> None:
         """Close the connection to the control plane."""
+        self._watchdog.close()
         self._backend.closed(self)
         self._observer.close()
         await self._upstream.close()
@@ -129,11 +135,13 @@ class RelayedSession:
         self._requests.put_nowait(message)
 
     async def _send_upstream(self) -> None:
-        message = await self._requests.get()
-        while await self._upstream.write(message):
+        while True:
+            message = await self._requests.get()
+            with self._watchdog:
+                if not await self._upstream.write(message):
+                    return
             self._backend.count("xds_proxy_requests")
             self._backlog_bytes -= len(message)
-            message = await self._requests.get()
 
     async def _relay_responses(self) -> Ending:
         """Read and write in turn: at most one response is held, so a slow Envoy slows the push.
@@ -145,6 +153,7 @@ class RelayedSession:
             if raw is None:
                 return self._backend.ended(upstream_ended(*await self._upstream.status()))
             self._backend.received()
+            self._watchdog.heard()
             try:
                 decision = self._stream.receive_response(raw)
             except WireError as error:
@@ -246,7 +255,13 @@ class UpstreamBackend:
         observing: "Callable[[int, Kind], Observer]",
         deliver: Mapping[str, Consume],
         subscribe: Sequence[str],
+        patience: PatienceSettings,
+        pace: Pace,
+        rng: Callable[[], float],
     ) -> None:
+        self.patience = patience
+        self.rng = rng
+        self._pace = pace
         self.allocator = Allocator()
         self.count = count
         self.observing = observing
@@ -304,11 +319,13 @@ class UpstreamBackend:
         """Take note that the control plane has answered."""
         self.count("xds_proxy_responses")
         self._has_answered = True
+        self._pace.answered()
         self._last_end = ""
         self._note(UPSTREAM, None)
 
     def ended(self, ending: Ending) -> Ending:
         """Return how a stream ended; it is a problem unless it was in good order, and answered."""
+        self._pace.ended(ending.code, asyncio.get_running_loop().time())
         if ending.kind == "error" or not self._has_answered:
             how = f"{STATUS[ending.code].name}: {ending.details}"
             self._last_end = f", and the last stream ended with {how}"

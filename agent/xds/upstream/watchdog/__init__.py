@@ -1,0 +1,1 @@
+"""What notices that a control plane neither reads nor writes any more."""
