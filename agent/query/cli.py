@@ -175,8 +175,8 @@ def _remark(answer: "Answer", names: Sequence[str]) -> None:
     head = answer.head
     sys.stdout.flush()
     sys.stderr.write(
-        f"Note: {abbreviation(head.type_url)} version {head.version or 'not said'}, "
-        f"{len(answer.resources)} resources, {answer.size} bytes\n"
+        f"Note: {abbreviation(head.type_url)} version={head.version!r} "
+        f"resources={len(answer.resources)} bytes={answer.size}\n"
     )
     found = {resource.name for resource in answer.resources if resource.name}
     missing = [name for name in names if name not in found] if found or not answer.resources else []

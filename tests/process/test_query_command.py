@@ -126,7 +126,7 @@ async def test_what_the_control_plane_has_is_printed_as_yaml(
 
     assert (done.code, done.errors) == (
         0,
-        f"Note: cds version v7, 2 resources, {len(clusters(kind))} bytes\n",
+        f"Note: cds version='v7' resources=2 bytes={len(clusters(kind))}\n",
     )
     assert list(yaml.safe_load_all(done.output)) == [
         {"@type": CLUSTER, "name": "one"},
