@@ -28,7 +28,7 @@ def interface_addresses() -> list[InterfaceAddress]:
     try:
         links, addresses = dump(netlink.dump_links()), dump(netlink.dump_addresses())
     except OSError as error:
-        raise SystemRefusedError(f"netlink: {error.strerror or error}") from error
+        raise _unusable("the addresses of this network namespace cannot be read", error) from error
     return netlink.interface_addresses(links, addresses, _socket.inet_ntop)
 
 
@@ -64,8 +64,15 @@ def change(request: bytes) -> int:
         finally:
             sock.close()
     except OSError as error:
-        raise SystemRefusedError(f"netlink: {error.strerror or error}") from error
+        raise _unusable("nothing can be asked of the kernel", error) from error
     return netlink.error_number(answer)
+
+
+def _unusable(what: str, error: OSError) -> SystemRefusedError:
+    """Return what a socket that does not work means; for reading, no capability is needed."""
+    is_denied = error.errno in (errno.EPERM, errno.EACCES)
+    hint = ": a seccomp profile or a security module must allow it" if is_denied else ""
+    return SystemRefusedError(f"{what}: netlink: {error.strerror or error}{hint}")
 
 
 def dump(request: bytes) -> list[Message]:

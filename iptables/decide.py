@@ -25,6 +25,12 @@ SAME: Final = "Found compatible residues of old iptables rules/chains, reconcili
 DRIFTED: Final = "Found residues of old iptables rules/chains, reconciliation is recommended"
 
 
+INSTALL: Final = (
+    ": install the package iptables, or python-iptables (mesh-agent[libiptc]), "
+    "or nftables for --native-nftables"
+)
+
+
 class Store(NamedTuple):
     """The rules of one family as one variant of the tools keeps them."""
 
@@ -38,7 +44,12 @@ class Store(NamedTuple):
     @property
     def name(self) -> str:
         """Return what the user knows it by."""
-        return self.variant if self.variant == "libiptc" else f"iptables-{self.variant}"
+        return f"iptables-{self.variant}" if self.has_tools else self.variant
+
+    @property
+    def has_tools(self) -> bool:
+        """Return whether programs keep it, which may be absent."""
+        return self.variant != "libiptc"
 
 
 class Change(NamedTuple):
@@ -144,8 +155,10 @@ def _look(
     holdings = _holdings(stores, planned, names)
     candidates = [held for held in holdings if forced in (None, held.store.variant)]
     if not candidates:
-        problems = "; ".join(store.problem for store in stores if store.problem)
-        raise SystemRefusedError(f"no iptables for IPv{family} can be used: {problems}")
+        tried = [store for store in stores if forced in (None, store.variant)]
+        problems = "; ".join(store.problem for store in tried if store.problem)
+        advice = INSTALL if all(store.is_absent for store in tried if store.has_tools) else ""
+        raise SystemRefusedError(f"no iptables for IPv{family} can be used: {problems}{advice}")
     chosen = min(candidates, key=_rank)
     drift = []
     if not chosen.own.is_empty:

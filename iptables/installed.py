@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from iptables import rules
 from iptables.normal import NO_NAMES, Names, normal_form
-from iptables.rules import Table
+from iptables.rules import BUILT_IN_CHAINS, Table
 
 TABLES: Final = ("mangle", "nat", "raw")
 
@@ -65,6 +65,14 @@ def parse_saved(text: str) -> Saved:
             _, chain, spec = f"{line} ".split(" ", 2)
             found.setdefault((table, chain), []).append(spec.strip())
     return found
+
+
+def parse_rules(text: str) -> Saved:
+    """Return what `parse_saved` does without empty built-in chains, which a table's use makes."""
+    saved = parse_saved(text)
+    return {
+        place: saved[place] for place in saved if saved[place] or place[1] not in BUILT_IN_CHAINS
+    }
 
 
 def has_rules(text: str) -> bool:

@@ -20,6 +20,11 @@ MODULES: Final = {
     "-j CONNMARK": "xt_connmark",
     "-j CT": "xt_CT",
 }
+NEEDS_RIGHTS: Final = (
+    "packet filter rules cannot be read or changed: the process needs CAP_NET_ADMIN"
+)
+#: How the tools and the kernel say that they may not.
+DENIED: Final = ("Operation not permitted", "Permission denied")
 #: How the tools name a match or target that the kernel does not know.
 EXTENSION: Final = r"[Ee]xtension (\w+) revision \d+ not supported"
 NOISE: Final = ("Try `", "Error occurred at line")
@@ -48,7 +53,25 @@ def refusal(tool: str, status: int, stderr: str, text: str, table_module: str) -
     tables, modules = _needs(lines, number, table_module)
     modules += [f"xt_{name}" for name in re.findall(EXTENSION, stderr)]
     which = ", ".join(dict.fromkeys(modules))
-    return f"{line} (table {', '.join(tables)} needs the kernel modules {which})"
+    unsaid = "" if reason else "; no reason is given: a seccomp profile may deny it"
+    return f"{line} (table {', '.join(tables)} needs the kernel modules {which}{unsaid})"
+
+
+def cause(said: str, *, has_net_admin: bool) -> str:
+    """Return what was said when something failed, or why it did, if that is known better.
+
+    Args:
+        said: one line.
+        has_net_admin: whether the process may change packet filter rules, by its capabilities.
+    """
+    if not has_net_admin:
+        return NEEDS_RIGHTS
+    if "CAP_NET_ADMIN" not in said and any(words in said for words in DENIED):
+        return (
+            f"{said}: the process has CAP_NET_ADMIN, so a seccomp profile or a security module "
+            "must allow it"
+        )
+    return said
 
 
 def summary(stderr: str) -> str:

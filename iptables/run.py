@@ -27,7 +27,7 @@ from iptables.log import Log
 from iptables.netlink import Family
 from iptables.normal import Names
 from iptables.process import CANNOT_RUN, NOT_FOUND, Command, Result, run_all
-from iptables.refusal import refusal, summary
+from iptables.refusal import cause, refusal, summary
 from iptables.rules import Table
 
 FAMILIES: Final[tuple[Family, ...]] = (4, 6)
@@ -40,6 +40,7 @@ LOCK_SECONDS: Final = 30
 REREADINGS: Final = 3
 FIRST_WAITING: Final = (1, 6, 2)  # the release since which the legacy tools know --wait
 CAP_NET_ADMIN: Final = 12
+LOCKLESS: Final = "can't open lock file"
 FINE: Final = Result(0, "", "")
 REMOVING: Final = "Performing cleanup of existing iptables"
 INSTALLING: Final = "Applying iptables chains and rules"
@@ -103,11 +104,8 @@ def apply(
     try:
         decision = _apply(plans, actions, families, names, log, beside=beside)
     except SystemRefusedError as error:
-        if lacks_net_admin():
-            raise SystemRefusedError(
-                "packet filter rules cannot be read or changed: the process needs CAP_NET_ADMIN"
-            ) from error
-        raise
+        text = cause(str(error), has_net_admin=not lacks_net_admin())
+        raise SystemRefusedError(text) from error
     stores = _read(decision.chosen) if decision.changes else decision.chosen
     for store in stores:
         log.write("info", f"Final iptables state (IPv{store.family}):\n{store.dump}")
@@ -141,8 +139,8 @@ def _apply(
                 stores, rereadings = now, rereadings - 1
                 log.write("warn", f"{error}; the rules have changed meanwhile: looking again")
             else:
-                stores = _without(stores, error)
-                log.write("warn", f"{error}; trying the other variant")
+                stores = _without(stores, error, actions)
+                log.write("warn", f"{error}; looking for another variant")
         else:
             return decision
 
@@ -167,15 +165,16 @@ def _make(changes: Sequence[Change], names: Names, log: Log, beside: Beside) -> 
 
 def _differ(before: Sequence[Store], now: Sequence[Store]) -> bool:
     """Return whether somebody else has changed rules between two readings."""
-    return [installed.parse_saved(store.dump) for store in before] != [
-        installed.parse_saved(store.dump) for store in now
+    return [installed.parse_rules(store.dump) for store in before] != [
+        installed.parse_rules(store.dump) for store in now
     ]
 
 
-def _without(stores: Sequence[Store], error: RefusedError) -> list[Store]:
+def _without(stores: Sequence[Store], error: RefusedError, actions: Actions) -> list[Store]:
     """Return the stores, one unusable as it refused; raise where another one cannot help."""
     refused = error.change
-    if not refused.before.is_empty or error.trouble or lacks_net_admin():
+    is_only = actions.forced_variant is not None
+    if not refused.before.is_empty or error.trouble or is_only or lacks_net_admin():
         raise error
     return [
         store._replace(problem=error.reason) if store == refused.store else store
@@ -330,9 +329,12 @@ def _knowing_lock(stores: Sequence[Store]) -> list[Store]:
 
 
 def lacks_net_admin() -> bool:
-    """Return whether this process may not change packet filter rules."""
-    with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123 - pathlib is slow
-        (capabilities,) = (line.split()[1] for line in status if line.startswith("CapEff:"))
+    """Return whether this process may not change packet filter rules; False if that is unknown."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123 - pathlib is slow
+            (capabilities,) = (line.split()[1] for line in status if line.startswith("CapEff:"))
+    except OSError:
+        return False
     return not int(capabilities, 16) >> CAP_NET_ADMIN & 1
 
 
@@ -360,9 +362,11 @@ def _refusal(store: Store, text: str, result: Result) -> str:
         return f"{name}: {result.err}"
     module = TABLE_MODULES.get((store.variant, store.family), "nft_compat")
     said = refusal(name, result.status, result.err, text, module)
-    if result.status == RESOURCE_PROBLEM and store.waits:
-        return f"{said} ({xtables_holder()})"
-    return said
+    if result.status != RESOURCE_PROBLEM or not store.waits:
+        return said
+    if LOCKLESS in said:
+        return f"{said} (XTABLES_LOCKFILE may name another that can be written)"
+    return f"{said} ({xtables_holder()})"
 
 
 def _reason(store: Store, result: Result) -> str:

@@ -14,6 +14,8 @@ import ctypes
 import ctypes.util
 import errno
 import os
+import socket
+import struct
 import subprocess
 import sys
 from glob import glob
@@ -58,6 +60,11 @@ class Library(NamedTuple):
     errors: tuple[type[Exception], ...]
 
 
+#: By family: its number, and which matches the kernel has: IP(6)T_SO_GET_REVISION_MATCH.
+REVISION: Final = {
+    4: (socket.AF_INET, socket.IPPROTO_IP, 66),
+    6: (socket.AF_INET6, socket.IPPROTO_IPV6, 68),
+}
 #: What is registered, by family: libxtables keeps it for the life of the process.
 REGISTERED: Final[dict[Family, Any]] = {}
 
@@ -78,6 +85,7 @@ def library(family: Family) -> Library:
     proto, suffix = (NFPROTO_IPV4, "") if family == IPV4 else (NFPROTO_IPV6, "6")
     extensions = REGISTERED.get(family)
     if not extensions:
+        _check_rights(family)
         extensions = REGISTERED[family] = xtables(proto)
         _register(extensions)
     table = getattr(iptc, f"Table{suffix}")
@@ -90,6 +98,25 @@ def library(family: Family) -> Library:
         availability=table.existing_table_names,
         errors=(iptc.IPTCError, XTablesError, ValueError, AttributeError),
     )
+
+
+def _check_rights(family: Family) -> None:
+    """Ask the kernel what libxtables asks it first: where that may not, it ends the process.
+
+    Raises:
+        RefusedError: this process may not.
+    """
+    number, protocol, question = REVISION[family]
+    answer = ctypes.create_string_buffer(struct.pack("=29sB", b"tcp", 0))
+    size = ctypes.c_uint32(30)
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        with socket.socket(number, socket.SOCK_RAW, socket.IPPROTO_RAW) as sock:
+            arguments = (sock.fileno(), protocol, question, answer, ctypes.byref(size))
+            if libc.getsockopt(*arguments) and ctypes.get_errno() == errno.EPERM:
+                raise RefusedError(f"asking the kernel for its matches: {os.strerror(errno.EPERM)}")
+    except OSError:  # libxtables cannot ask then, and goes on
+        return
 
 
 def _register(extensions: Any) -> None:

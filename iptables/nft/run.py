@@ -25,6 +25,7 @@ from iptables.nft.text import removal, transaction
 from iptables.normal import Names
 from iptables.plan import plan
 from iptables.process import NOT_FOUND, Command, Result, run_all
+from iptables.refusal import cause
 from iptables.rules import Table
 
 LIST: Final = Command(("nft", "-s", "-n", "list", "ruleset"))
@@ -119,7 +120,7 @@ def read(reason: str = ENABLED) -> Listing:
     if listed.status == NOT_FOUND:
         raise SystemRefusedError(
             f"{reason}, but nft is missing in the sidecar container image, "
-            "or in CNI mode on the host filesystem"
+            "or in CNI mode on the host filesystem: install the package nftables"
         )
     number = re.search(r"v(\d+)\.(\d+)\.(\d+)", version.out)
     if number and tuple(map(int, number.groups())) < OLDEST:
@@ -173,11 +174,8 @@ def _commit(text: str, log: Log) -> None:
 
 
 def _refused(result: Result, text: str) -> SystemRefusedError:
-    if run.lacks_net_admin():
-        return SystemRefusedError(
-            "packet filter rules cannot be read or changed: the process needs CAP_NET_ADMIN"
-        )
-    return SystemRefusedError(refusal(result.status, result.err, text))
+    said = refusal(result.status, result.err, text)
+    return SystemRefusedError(cause(said, has_net_admin=not run.lacks_net_admin()))
 
 
 def _verify(planned: Sequence[Table], names: Names, log: Log) -> None:

@@ -21,7 +21,6 @@ INJECTED = (
 BOTH = (*INJECTED, "--dual-stack")
 LINES = 22  # chains and rules of the above, of each family
 TOOLS = ("iptables-legacy", "iptables-nft", "ip6tables-legacy", "ip6tables-nft")
-WITHOUT_NET_ADMIN = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin")
 
 
 @pytest.fixture
@@ -216,49 +215,6 @@ def test_other_tables_do_not_disturb(inside: Namespace) -> None:
 
 def test_cleaning_up_where_nothing_is_installed_is_fine(inside: Namespace) -> None:
     capture(inside, "--cleanup-only")
-
-
-@pytest.mark.parametrize("argv", [BOTH, INJECTED, (*INJECTED, "--cleanup-only")])
-@pytest.mark.parametrize("is_installed", [False, True])
-def test_without_net_admin_one_line_says_so_and_nothing_changes(
-    inside: Namespace, argv: tuple[str, ...], *, is_installed: bool
-) -> None:
-    if is_installed:
-        capture(inside, *INJECTED)
-    before = dump(inside)
-
-    done = capture(inside, *argv, status=1, wrapper=WITHOUT_NET_ADMIN)
-
-    (error,) = errors(done)
-    assert "CAP_NET_ADMIN" in error
-    assert dump(inside) == before
-
-
-def test_missing_tools_are_named(inside: Namespace, tmp_path: Path) -> None:
-    done = capture(inside, *INJECTED, "--backend=iptables", status=1, path=str(tmp_path))
-
-    (error,) = errors(done)
-    for tool in ("iptables-legacy-save", "iptables-nft-save", "iptables-save"):
-        assert f" {tool}: not found in PATH" in error
-
-
-READ_ONLY = ("unshare", "--mount", "sh", "-c", 'mount -o remount,ro,bind / && exec "$@"', "sh")
-
-
-def test_a_read_only_file_system_is_enough_for_nft(inside: Namespace) -> None:
-    capture(inside, *BOTH, wrapper=READ_ONLY)
-
-    assert len(dump(inside)["ip6tables-nft"]) == LINES
-
-
-LOCKLESS = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro none /run && exec "$@"', "sh")
-
-
-def test_the_lock_that_legacy_tools_cannot_take_is_named(inside: Namespace) -> None:
-    done = capture(inside, *INJECTED, "--force-iptables-binary=legacy", status=1, wrapper=LOCKLESS)
-
-    assert "can't open lock file /run/xtables.lock: Read-only file system" in errors(done)[0]
-    assert not any(dump(inside).values())
 
 
 def test_a_user_or_group_that_does_not_exist_is_named(inside: Namespace) -> None:

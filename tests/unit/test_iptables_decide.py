@@ -81,6 +81,15 @@ def test_a_forced_variant_is_the_only_one() -> None:
         decide(PLANS, stores(nft=None), Actions(forced_variant="nft"), IPV4)
 
 
+def test_what_to_install_is_said_where_no_tool_is_there() -> None:
+    absent = [store._replace(is_absent=True) for store in stores(legacy=None, nft=None)]
+
+    with pytest.raises(SystemRefusedError, match="no plain: install the package iptables, or"):
+        decide(PLANS, absent, Actions(), IPV4)
+    with pytest.raises(SystemRefusedError, match=r"no plain$"):
+        decide(PLANS, [*absent[:1], *stores(legacy=None, nft=None)[1:]], Actions(), IPV4)
+
+
 def test_where_nothing_is_ours_the_plan_is_installed() -> None:
     found = decide(PLANS, stores(), Actions(), IPV4)
 

@@ -15,6 +15,7 @@ from iptables.installed import (
     differences,
     has_rules,
     is_unfinished,
+    parse_rules,
     parse_saved,
     put_back,
     removal,
@@ -50,6 +51,16 @@ def test_what_the_tool_prints_of_the_plan_does_not_differ_from_it() -> None:
 
 def test_a_plan_does_not_differ_from_itself() -> None:
     assert differences(PLAN, find_own(as_saved(PLAN), PLAN)) == []
+
+
+def test_a_table_that_is_merely_used_has_no_rules() -> None:
+    empty = "*nat\n:OUTPUT ACCEPT [0:0]\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n"
+
+    assert parse_rules(empty) == parse_rules("")
+    assert parse_rules(f"{empty}*raw\n:ISTIO_INBOUND - [0:0]\n-A OUTPUT -j ACCEPT\nCOMMIT\n") == {
+        ("raw", "ISTIO_INBOUND"): [],
+        ("raw", "OUTPUT"): ["-j ACCEPT"],
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from iptables.refusal import refusal, summary
+from iptables.refusal import NEEDS_RIGHTS, cause, refusal, summary
 
 INPUT = """* mangle
 -A OUTPUT -j MARK --set-mark 1
@@ -37,7 +37,10 @@ def test_a_refused_commit_may_be_any_line_of_its_table() -> None:
     )
 
     assert "line 8, 'COMMIT': exit status 1 (" in line
-    assert line.endswith("ip6table_nat, xt_owner, xt_multiport, xt_REDIRECT)")
+    assert line.endswith(
+        "ip6table_nat, xt_owner, xt_multiport, xt_REDIRECT; "
+        "no reason is given: a seccomp profile may deny it)"
+    )
 
 
 def test_a_table_that_is_missing_is_named() -> None:
@@ -96,3 +99,23 @@ def test_a_refusal_with_a_reason_of_its_own_is_no_matter_of_modules() -> None:
 )
 def test_what_a_tool_said_fits_one_line(stderr: str, expected: str) -> None:
     assert summary(stderr) == expected
+
+
+def test_without_the_capability_that_is_the_cause() -> None:
+    assert cause("exit status 4: whatever", has_net_admin=False) == NEEDS_RIGHTS
+
+
+@pytest.mark.parametrize(
+    "words", ["Operation not permitted", "Permission denied (you must be root)"]
+)
+def test_what_is_denied_in_spite_of_it_is_denied_by_something_else(words: str) -> None:
+    said = cause(f"nft: {words}", has_net_admin=True)
+
+    assert said.startswith(f"nft: {words}: the process has CAP_NET_ADMIN, so a seccomp profile")
+
+
+@pytest.mark.parametrize(
+    "said", ["exit status 2: bad", "Operation not permitted: the process needs CAP_NET_ADMIN"]
+)
+def test_another_cause_stands_as_it_was_said(said: str) -> None:
+    assert cause(said, has_net_admin=True) == said
