@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from agent.identity.report import distance
 
-HEADER: Final = "{:24}  {:5} {:24} {:>7} {:>7} {:>7} {:>9} {:>8}  {}"
+LINE: Final = "{:12}  {:5} {:24} {:>5} {:>7} {:>7} {:>9} {:>8}  {}"
 TYPES: Final = "{:5} {:9} {:24} {:>9} {:>9} {:>8}  {}"
 TITLES: Final = (
     "pushed",
@@ -81,13 +81,13 @@ def _error(state: Document) -> str:
 
 def header() -> str:
     """Return the titles above pushes."""
-    return HEADER.format(*TITLES)
+    return LINE.format(*TITLES)
 
 
 def push(found: Document) -> str:
     """Return a push and its answer as one line."""
-    return HEADER.format(
-        _time(found["time"]),
+    return LINE.format(
+        _time(found["time"])[11:23],  # of the day, UTC
         found["type"],
         found["version"] or NO_VALUE,
         *_change(found["change"]),

@@ -77,17 +77,17 @@ def test_a_push_is_a_line_under_its_header() -> None:
         push(told(Change((), (), (), unknown=("",)), (1.0, None))),
     ]
 
-    titles = "type  version                    added changed removed     bytes       ms  answer"
-    time = f"{TIME}1.000Z  cds   v1                      "
+    titles = "type  version                  added changed removed     bytes       ms  answer"
+    time = "18:00:01.000  cds   v1                      "
     assert lines == [
-        f"pushed                    {titles}",
-        f"{time}       1       1       0      4213      4.2  ACK +outbound|80||a ~b",
-        f"{time}       2       1       1      4213      4.2  ACK",
-        f"{time}       ?      ?4       0      4213      4.2  ACK",
-        f"{time}       0       1       0      4213    100.0  NACK: bad port",
-        f"{time}       -       -       -      4213        -  unanswered",
-        f"{time}       0       0       0      4213      0.0  ACK",
-        f"{time}       ?      ?1       0      4213      0.0  ACK",
+        f"pushed        {titles}",
+        f"{time}     1       1       0      4213      4.2  ACK +outbound|80||a ~b",
+        f"{time}     2       1       1      4213      4.2  ACK",
+        f"{time}     ?      ?4       0      4213      4.2  ACK",
+        f"{time}     0       1       0      4213    100.0  NACK: bad port",
+        f"{time}     -       -       -      4213        -  unanswered",
+        f"{time}     0       0       0      4213      0.0  ACK",
+        f"{time}     ?      ?1       0      4213      0.0  ACK",
     ]
 
 
