@@ -335,18 +335,20 @@ def _pod_port(port: object) -> Document:
 
 
 def _pilot_san(config: ProxyConfig) -> list[str]:
-    """Return the name that the control plane's certificate must hold; none without TLS.
+    """Return the names that the control plane's certificates must hold; none without TLS.
 
     Source: bootstrap.md section 4.4 and section 8, defect 38.
     """
     if not config.control_plane_tls:
         return []
+    addresses = [part.strip() for part in config.discovery_address.split(",") if part.strip()]
     try:
-        host, _ = split_host_port(config.discovery_address)
+        hosts = [split_host_port(address)[0] for address in addresses or [""]]
     except ValueError as error:
         problem = f"discoveryAddress={config.discovery_address!r}: {error}"
         raise BootstrapError([problem]) from None
-    return ["istiod.istio-system.svc" if host == "localhost" else host]
+    names = ("istiod.istio-system.svc" if host == "localhost" else host for host in hosts)
+    return list(dict.fromkeys(names))
 
 
 def _cluster(config: ProxyConfig, typed: Document, labels: Mapping[str, str]) -> str:

@@ -74,6 +74,13 @@ def _address(value: object, path: str = "", *, host_ip: bool = False) -> Iterato
         yield path, str(error).removeprefix("expected ")
 
 
+def _addresses(value: object) -> Iterator[Finding]:
+    """Check a list of addresses: where the control plane is, in the order of trying."""
+    text = value if isinstance(value, str) else ""
+    for part in [part for part in text.split(",") if part.strip()] or [text]:
+        yield from _address(part.strip())
+
+
 def _drain(value: object) -> Iterator[Finding]:
     length = _nanoseconds(value)
     if length is None or length < MILLISECOND or length % SECOND:
@@ -180,7 +187,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "configPath": _required,
     "binaryPath": _required,
     "drainDuration": _drain,
-    "discoveryAddress": _address,
+    "discoveryAddress": _addresses,
     "proxyAdminPort": _port,
     "statusPort": _port,
     "controlPlaneAuthPolicy": _policy,

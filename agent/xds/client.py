@@ -9,6 +9,7 @@ Source: xds-identity-dns.md sections 2.2 to 2.4 and 2.12, deviation D-1.
 import asyncio
 import logging
 import os.path
+from collections.abc import Sequence
 from typing import Any, Final
 
 import grpc
@@ -29,6 +30,7 @@ EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs la
 CONNECT_MILLISECONDS: Final = 5000
 WINDOW_BYTES: Final = 1_048_576
 READ_BYTES: Final = 262_144
+READY: Final = grpc.ChannelConnectivity.READY
 USELESS: Final = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
 
 
@@ -74,16 +76,30 @@ class Upstream:
 
 
 class ControlPlane:
-    """Where streams to the control plane come from."""
+    """Where streams to the control plane come from.
 
-    def __init__(self, settings: UpstreamSettings, keepalive: KeepaliveSettings) -> None:
+    It may be in several places: the one that was reached last is dialled first, then the others in
+    turn. A name that resolves to several addresses is one place; gRPC tries all of them.
+    """
+
+    def __init__(
+        self,
+        settings: UpstreamSettings,
+        keepalive: KeepaliveSettings,
+        others: Sequence[UpstreamSettings] = (),
+    ) -> None:
         """Choose and read the root certificates.
+
+        Args:
+            settings: how it is reached.
+            keepalive: pings.
+            others: where else it is; with the same certificates.
 
         Raises:
             AgentError: TLS is on and there is no usable root file.
         """
-        self.address = settings.address
-        self._settings = settings
+        self._places = (settings, *others)
+        self._next = 0  #: of the places, the one to be dialled first
         self._keepalive = keepalive
         self._root: Root | None = None
         self._root_pem = b""
@@ -95,6 +111,11 @@ class ControlPlane:
                 path, rule, remedy, _ = self._root
                 raise AgentError(f"{path} ({rule}): {error}; {remedy}") from error
         self._first: grpc.aio.Channel | None = None
+
+    @property
+    def address(self) -> str:
+        """The address that is dialled now, or was last."""
+        return self._places[self._next].address
 
     def connect_early(self) -> None:
         """Begin to connect for the first stream, which Envoy opens in a moment."""
@@ -111,15 +132,57 @@ class ControlPlane:
             OSError, ValueError: the channel cannot be constructed, such as for a broken key.
             SecretError: there is no token where there must be one.
         """
-        metadata = await self._metadata()
+        channel = await self._dial()
+        try:
+            return Upstream(channel, kind, await self._metadata())
+        except BaseException:
+            await channel.close(None)
+            raise
+
+    async def reach(self) -> bool:
+        """Return whether the control plane takes a connection, which the next stream will use.
+
+        Raises:
+            OSError, ValueError: as `open`.
+        """
+        for _ in self._places:
+            channel = await self._take_first() or self._new_channel()
+            if await _connects(channel):
+                self._first = channel
+                return True
+            await channel.close(None)
+            self.turn()
+        return False
+
+    def turn(self) -> None:
+        """Dial the next place from now on: this one cannot be reached, or is of no use."""
+        self._next = (self._next + 1) % len(self._places)
+
+    async def _dial(self) -> grpc.aio.Channel:
+        """Return a channel to the first place that can be reached, else to the last one.
+
+        That one is not waited for: its stream shows whether it can be reached.
+        """
+        for _ in self._places[1:]:
+            channel = await self._take_first() or self._new_channel()
+            if await _connects(channel):
+                return channel
+            log.warning("control plane cannot be reached, trying the next one at=%s", self.address)
+            await channel.close(None)
+            self.turn()
+        return await self._take_first() or self._new_channel()
+
+    async def _take_first(self) -> grpc.aio.Channel | None:
+        """Return the channel that was made early, if it is still of use."""
         channel, self._first = self._first, None
         if channel is not None and channel.get_state() in USELESS:
             await channel.close(None)
-            channel = None
-        if channel is None:
-            self._reload_root()
-            channel = self._channel()
-        return Upstream(channel, kind, metadata)
+            return None
+        return channel
+
+    def _new_channel(self) -> grpc.aio.Channel:
+        self._reload_root()
+        return self._channel()
 
     async def close(self) -> None:
         """Close the connection that no stream has used."""
@@ -127,7 +190,7 @@ class ControlPlane:
             await self._first.close(None)
 
     def _channel(self) -> grpc.aio.Channel:
-        settings = self._settings
+        settings = self._places[self._next]
         options: list[tuple[str, object]] = [
             # Without its own pool a channel shares the connection of an equal one.
             ("grpc.use_local_subchannel_pool", 1),
@@ -165,12 +228,25 @@ class ControlPlane:
             log.warning("keeping previous root path=%s reason=%r", self._root.path, str(error))
 
     async def _metadata(self) -> grpc.aio.Metadata:
-        settings = self._settings
+        settings = self._places[self._next]
         metadata = grpc.aio.Metadata(*settings.metadata)
         token = await fetch_token(settings.token) if settings.send_token else ""
         if token:
             metadata.add("authorization", f"Bearer {token}")
         return metadata
+
+
+async def _connects(channel: grpc.aio.Channel) -> bool:
+    """Return whether a channel gets its connection: no within five seconds is a no."""
+    try:
+        async with asyncio.timeout(CONNECT_MILLISECONDS / 1000):
+            while (state := channel.get_state(try_to_connect=True)) is not READY:
+                if state in USELESS:
+                    return False
+                await channel.wait_for_state_change(state)
+    except TimeoutError:
+        return False
+    return True
 
 
 def keepalive_options(keepalive: KeepaliveSettings) -> list[tuple[str, int]]:

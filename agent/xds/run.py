@@ -238,7 +238,7 @@ async def serving(
                 local_backend(settings, relay.note, relay.observing)
             )
         else:
-            control_plane = ControlPlane(settings.upstream, settings.keepalive)
+            control_plane = ControlPlane(settings.upstream, settings.keepalive, settings.others)
             stack.push_async_callback(control_plane.close)
             control_plane.connect_early()
             backend = upstream = UpstreamBackend(

@@ -400,6 +400,13 @@ def test_metadata_discovery_is_always_said(environ: dict[str, str], discovery: s
             ["istiod.istio-system.svc"],
         ),
         ({"discoveryAddress": "[fd00::1]:1", "controlPlaneAuthPolicy": "MUTUAL_TLS"}, ["fd00::1"]),
+        (
+            {
+                "discoveryAddress": "one:1, localhost:1,one:2",
+                "controlPlaneAuthPolicy": "MUTUAL_TLS",
+            },
+            ["one", "istiod.istio-system.svc"],
+        ),
         ({"discoveryAddress": "istiod:1"}, None),
     ],
 )

@@ -45,6 +45,8 @@ def test_a_missing_value_has_no_source() -> None:
             "drainDuration='1.500s': expected whole seconds, at least 1s",
         ),
         ({"discoveryAddress": "istiod"}, "discoveryAddress='istiod': expected host:port"),
+        ({"discoveryAddress": ""}, "discoveryAddress='': expected host:port"),
+        ({"discoveryAddress": "a:1, b"}, "discoveryAddress='a:1, b': expected host:port"),
         (
             {"discoveryAddress": "$(HOST_IP):1"},
             f"discoveryAddress='$(HOST_IP):1': {NO_HOST}",

@@ -330,4 +330,6 @@ class UpstreamBackend:
             how = f"{STATUS[ending.code].name}: {ending.details}"
             self._last_end = f", and the last stream ended with {how}"
             self._note(UPSTREAM, f"{self._where}: {how}")
+        if not self._has_answered:
+            self._control_plane.turn()  # S6
         return ending
