@@ -26,6 +26,10 @@ STATISTICS: Final[Mapping[Condition, tuple[str, ...]]] = {
 }
 #: Of HTTP that the mesh serves itself: Envoy's admin port and the bootstrap's own listeners.
 OWN_HTTP: Final = ("admin", "agent", "stats", "secure_stats", "secure_merged_stats")
+#: Of the listener that takes the mesh's own tunnels (HBONE) apart: a tunnel is kept open for later
+#: connections, so it is not what goes on; those arrive at the listener below.
+TUNNELS: Final = "connect_terminate"
+TUNNELLED: Final = "listener.envoy_internal_main_internal."
 MAX_FAILURES: Final = 5  #: consecutive looks without an answer, after which a drain is over
 #: For so long nothing may have begun.
 QUIET_SECONDS: Final = 1.0
@@ -84,20 +88,25 @@ def count_requests(
 ) -> Activity | None:
     """Return the requests under way, None for an empty answer; arguments as count_connections.
 
-    A connection that carries no HTTP is one request for as long as it is open; one that does
-    counts by its requests, an upgraded one among them.
+    A connection that carries no HTTP is one request for as long as it is open, and so is one that
+    was upgraded (WebSocket) or a tunnel that a client asked for (CONNECT): somebody waits for them,
+    and the deadline bounds the wait. One that carries HTTP counts by its requests. What comes
+    through the mesh's own tunnels counts by the same rules, the tunnels themselves do not.
     """
     connections = count_connections(stats, own_ports, warn)
     if connections is None:
         return None
-    active = begun = http = 0
+    active, begun, carrying = 0, connections.begun, connections.active
     for name, value in _values(stats, lambda _: None):
         scope, _, counter = name.rpartition(".downstream_")
-        if scope.startswith("http.") and scope.removeprefix("http.") not in OWN_HTTP:
-            active += value * (counter == "rq_active")
+        manager = scope.removeprefix("http.")
+        if name.startswith(TUNNELLED) and "worker_" not in name:
+            carrying += value * (counter == "cx_active")
+        elif manager != scope and manager not in OWN_HTTP:
+            active += value * (counter == "rq_active" and manager != TUNNELS)
             begun += value * (counter == "rq_total")
-            http += value * (counter == "cx_active")
-    return Activity(active + max(connections.active - http, 0), begun + connections.begun)
+            carrying -= value * (counter == "cx_active")
+    return Activity(active + max(carrying, 0), begun)
 
 
 def see(watch: Watch, activity: Activity, now: float) -> tuple[Watch, bool]:

@@ -99,6 +99,23 @@ def test_http_that_no_listener_counts_takes_nothing_away() -> None:
     assert requests("http.inner;.downstream_cx_active: 3") == Activity(0)
 
 
+def test_a_tunnel_of_the_mesh_counts_by_what_comes_through_it() -> None:
+    """One connection with two tunnels: idle HTTP through one, something else through the other."""
+    found = requests(
+        "listener.0.0.0.0_15008.downstream_cx_active: 1",
+        "http.connect_terminate.downstream_cx_active: 1",
+        "http.connect_terminate.downstream_rq_active: 2",
+        "http.connect_terminate.downstream_rq_total: 5",
+        "listener.envoy_internal_main_internal.downstream_cx_active: 2",
+        "listener.envoy_internal_main_internal.worker_0.downstream_cx_active: 2",
+        "http.inbound_0.0.0.0_8080;.downstream_cx_active: 1",
+        "http.inbound_0.0.0.0_8080;.downstream_rq_active: 0",
+        "listener.envoy_internal_connect_originate.downstream_cx_active: 9",
+    )
+
+    assert found == Activity(1, 5)
+
+
 def looks(*activities: tuple[float, int, int]) -> list[bool]:
     """Return after each look, (seconds, active, begun), whether the drain is over."""
     watch, verdicts = Watch(), []
