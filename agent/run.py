@@ -188,8 +188,7 @@ async def _serve(
         if start.gate and start.envoy:
             await _open(start.gate, start.envoy)
             mark("gate")
-        if names:
-            names.warm_up()
+        _warm_up(relay, names)
         supervisor.started()
         await _check_application(settings.status, hooks, details, relay.report_health, stack)
         _write_grpc_bootstrap(settings, node)
@@ -216,6 +215,13 @@ async def _dns(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> "
     from agent.dns.run import serving  # noqa: PLC0415 - few pods need it
 
     return await stack.enter_async_context(serving(settings.dns, metrics))
+
+
+def _warm_up(relay: xds.Relay, names: "Proxy | None") -> None:
+    """Import what is needed soon, while Envoy reads its configuration."""
+    relay.warm_up()
+    if names:
+        names.warm_up()
 
 
 async def _check_application(

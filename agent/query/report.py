@@ -38,9 +38,11 @@ def status(found: Document, now: float) -> str:
 
 
 def _connection(found: Document, now: float) -> list[str]:
-    lines = [f"control plane  {found['address']}"]
+    lines = [f"control plane  {found['address']}, {found['state']}"]
     if found["problem"]:
         lines.append(f"problem        {found['problem']}")
+    if last := found["last_error"]:
+        lines.append(f"last error     {_time(last['time'])} {last['reason']}")
     stream = found["stream"]
     if stream is None:
         return [*lines, f"stream         none now; there were {found['sessions']}"]

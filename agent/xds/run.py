@@ -112,14 +112,15 @@ class Relay:
         """Return lines of JSON: the document, then each push with its answer."""
         return self._watched().watch()
 
+    def warm_up(self) -> None:
+        """Import what the first stream needs, in the time until Envoy opens it."""
+        self._watched()
+
     def _watched(self) -> "Monitor":
         if self._monitor is None:
-            # By the first stream, which now waits for its control plane.
-            from agent.xds.monitor.run import Monitor  # noqa: PLC0415 - see above
+            from agent.xds.monitor.run import Monitor  # noqa: PLC0415 - when Envoy has its start
 
-            self._monitor = Monitor(
-                self._address, self.problem, count=self._count, observe=self._observe
-            )
+            self._monitor = Monitor(self.connection, count=self._count, observe=self._observe)
         return self._monitor
 
     def stop(self) -> None:

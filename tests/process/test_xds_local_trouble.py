@@ -121,7 +121,7 @@ async def test_whatever_ends_the_following_is_told(
 
     upstream = UpstreamSettings("", False, "", CredentialSettings(), ())  # noqa: FBT003 - TLS
     settings = XdsSettings(str(tmp_path / "XDS"), upstream, local=str(resources))
-    monitor = Monitor("", lambda: None, count=print, observe=print)
+    monitor = Monitor(dict, count=print, observe=print)
     async with local_backend(settings, note, monitor.open):
         await told.wait()
 
@@ -141,7 +141,7 @@ async def main():
     upstream = UpstreamSettings("", False, "", CredentialSettings(), ())
     settings = XdsSettings("", upstream, local=sys.argv[1])
     note = lambda about, problem: told.put_nowait((about, problem))
-    monitor = Monitor("", lambda: None, count=print, observe=print)
+    monitor = Monitor(dict, count=print, observe=print)
     async with local_backend(settings, note, monitor.open):
         for _ in range(2):
             print(*await told.get(), flush=True)

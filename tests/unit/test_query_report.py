@@ -13,6 +13,14 @@ EPOCH = 1795975200.0
 TIME = "2026-11-29T18:00:0"
 
 
+CONNECTED: Document = {
+    "address": "istiod:15012",
+    "state": "connected",
+    "problem": None,
+    "last_error": None,
+}
+
+
 def stream() -> Stream:
     table = SyncTable()
     for type_url in (CLUSTER, LISTENER, ROUTE):
@@ -25,10 +33,10 @@ def stream() -> Stream:
 
 
 def test_the_state_of_each_type_is_a_line_and_what_was_refused_says_why() -> None:
-    text = status(document("istiod:15012", None, 3, stream(), EPOCH), EPOCH + 65)
+    text = status(document(CONNECTED, 3, stream(), EPOCH), EPOCH + 65)
 
     assert text.splitlines() == [
-        "control plane  istiod:15012",
+        "control plane  istiod:15012, connected",
         f"node           {NODE}",
         "stream         number 3, delta, since 2026-11-29T18:00:00.000Z (1m 5s ago)",
         "requests       5, 400 bytes",
@@ -43,17 +51,24 @@ def test_the_state_of_each_type_is_a_line_and_what_was_refused_says_why() -> Non
 
 
 def test_without_a_stream_there_is_little_to_say() -> None:
-    found = document("istiod:15012", "control plane istiod:15012: down", 2, None, EPOCH)
+    lost = {
+        "address": "istiod:15012",
+        "state": "disconnected",
+        "problem": "control plane istiod:15012: down",
+        "last_error": {"reason": "UNAVAILABLE: down", "time": EPOCH + 1},
+    }
+    found = document(lost, 2, None, EPOCH)
 
     assert status(found, EPOCH).splitlines() == [
-        "control plane  istiod:15012",
+        "control plane  istiod:15012, disconnected",
         "problem        control plane istiod:15012: down",
+        f"last error     {TIME}1.000Z UNAVAILABLE: down",
         "stream         none now; there were 2",
     ]
 
 
 def test_a_stream_that_just_began_has_no_node() -> None:
-    found = document("x", None, 1, Stream(1, Kind.SOTW, "", EPOCH, SyncTable()), EPOCH)
+    found = document(CONNECTED, 1, Stream(1, Kind.SOTW, "", EPOCH, SyncTable()), EPOCH)
 
     assert "node           not said yet" in status(found, EPOCH)
 

@@ -27,14 +27,11 @@ class Stream(NamedTuple):
     table: SyncTable
 
 
-def document(
-    address: str, problem: str | None, sessions: int, stream: Stream | None, epoch: float
-) -> Document:
+def document(connection: Document, sessions: int, stream: Stream | None, epoch: float) -> Document:
     """Return what is known of Envoy's stream, and of each type on it.
 
     Args:
-        address: of who answers Envoy.
-        problem: what is wrong now, if anything.
+        connection: who answers Envoy, and whether it does.
         sessions: how many streams there were, this one included.
         stream: none if there is none now.
         epoch: Unix seconds at the beginning of monotonic time.
@@ -42,8 +39,7 @@ def document(
     types = stream.table.types if stream else {}
     return {
         "connection": {
-            "address": address,
-            "problem": problem,
+            **connection,
             "sessions": sessions,
             "stream": stream and _stream(stream),
         },

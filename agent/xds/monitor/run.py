@@ -37,16 +37,10 @@ class Monitor:
     """All streams: the latest one's table, figures of all, and who watches."""
 
     def __init__(
-        self,
-        address: str,
-        problem: Callable[[], str | None],
-        *,
-        count: Record,
-        observe: Record,
+        self, connection: Callable[[], dict[str, Any]], *, count: Record, observe: Record
     ) -> None:
-        """Know nothing yet but who answers Envoy, and whom to ask what is wrong now."""
-        self._address = address
-        self._problem = problem
+        """Know nothing yet; `connection` returns who answers Envoy, and whether it does."""
+        self._connection = connection
         self._count = count
         self._observe = observe
         self._sessions = 0
@@ -65,7 +59,7 @@ class Monitor:
 
         stream = self._current.stream() if self._current else None
         epoch = time.time() - time.monotonic()  # of now: the clock may be set
-        return document(self._address, self._problem(), self._sessions, stream, epoch)
+        return document(self._connection(), self._sessions, stream, epoch)
 
     def watch(self) -> AsyncGenerator[bytes, None]:
         """Return lines of JSON: the document, then each push with its answer."""
