@@ -149,7 +149,8 @@ async def _ask(
     is_delta = settings.options.delta_xds or settings.node.proxy_type == "waypoint"
     kind = Kind.DELTA if is_delta else Kind.SOTW
     request = write_subscription(kind, type_url, names, write_node(node))
-    control_plane = ControlPlane(settings.xds.upstream, settings.xds.keepalive)
+    xds = settings.xds
+    control_plane = ControlPlane(xds.upstream, xds.keepalive, xds.others)
     return await ask(control_plane, kind, type_url, request, seconds)
 
 

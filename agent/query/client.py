@@ -9,7 +9,7 @@ from agent.errors import AgentError
 from agent.http.client import fetch, stream
 from agent.http.message import HttpError
 from agent.wire import WireError
-from agent.xds.client import ControlPlane
+from agent.xds.client import ControlPlane, Upstream
 from agent.xds.discovery import Kind, Resource, Response, read_resources, read_response
 from agent.xds.server import STATUS
 
@@ -36,26 +36,33 @@ async def ask(
     Raises:
         AgentError: there is none, and why.
     """
-    where = f"control plane {control_plane.address}"
-    try:
-        upstream = await control_plane.open(kind)
-    except (OSError, ValueError) as error:
-        raise AgentError(f"{where}: {error}") from error
     try:
         async with asyncio.timeout(seconds):
-            await upstream.write(request)
-            while (raw := await upstream.read()) is not None:
-                head = read_response(raw)
-                if head.type_url == type_url:
-                    return Answer(head, read_resources(raw, kind)[1], len(raw))
-            code, details = await upstream.status()
+            upstream = await control_plane.open(kind)
+            try:
+                await upstream.write(request)
+                found = await _first(upstream, kind, type_url)
+            finally:
+                await upstream.close()
     except TimeoutError:
-        raise AgentError(f"{where}: no answer for {type_url} within {seconds:g} s") from None
+        found = f"no answer for {type_url} within {seconds:g} s"
     except WireError as error:
-        raise AgentError(f"{where}: its answer cannot be read: {error}") from error
-    finally:
-        await upstream.close()
-    raise AgentError(f"{where}: {STATUS[code].name}: {' '.join(details.split())}")
+        found = f"its answer cannot be read: {error}"
+    except (OSError, ValueError) as error:  # there is not even a channel
+        found = str(error)
+    if isinstance(found, Answer):
+        return found
+    raise AgentError(f"control plane {control_plane.address}: {found}")
+
+
+async def _first(upstream: Upstream, kind: Kind, type_url: str) -> Answer | str:
+    """Return the first response of a type, or how the stream ended."""
+    while (raw := await upstream.read()) is not None:
+        head = read_response(raw)
+        if head.type_url == type_url:
+            return Answer(head, read_resources(raw, kind)[1], len(raw))
+    code, details = await upstream.status()
+    return f"{STATUS[code].name}: {' '.join(details.split())}"
 
 
 async def running(port: int, *, seconds: float = SECONDS) -> Any:  # noqa: ANN401 - JSON

@@ -242,6 +242,20 @@ async def test_an_answer_that_cannot_be_read_is_one_line(tmp_path: Path) -> None
     assert done.errors.count("\n") == 1
 
 
+async def test_a_client_certificate_without_its_key_is_one_line(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    pair = AUTHORITY.issue("web")
+    (own / "root-cert.pem").write_bytes(AUTHORITY.root)
+    (own / "cert-chain.pem").write_bytes(pair.certificate)
+    async with control_plane(pair=AUTHORITY.issue(SERVER_NAME)) as plane:
+        done = await get(tmp_path, plane, "lds", PROV_CERT="own")
+
+    assert done.code == 255
+    assert done.errors.startswith(f"Error: control plane {plane.address}: ")
+    assert done.errors.endswith("'own/key.pem'\n")
+
+
 @pytest.mark.parametrize(
     ("words", "variables", "said"),
     [
