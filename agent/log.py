@@ -7,11 +7,11 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Mapping
-from typing import Final, TextIO
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TextIO
 
 from agent.errors import SettingsError
-from agent.scopes import LogSettings, level_of
+from agent.scopes import LogSettings, level_of, parse_levels
 
 PYTHON_LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -28,6 +28,17 @@ LEVEL_NAMES: Final = {
     logging.ERROR: "error",
     logging.CRITICAL: "fatal",
 }
+log = logging.getLogger(__name__)
+
+
+class Cancellable(Protocol):
+    """A call to come."""
+
+    def cancel(self) -> object:
+        """Have it not come."""
+
+
+Later = Callable[[float, Callable[[], object]], Cancellable]
 #: Which of the reference's scopes a logger of ours stands for; all others are "default".
 SCOPES: Final[Mapping[str, str]] = {
     "agent.xds": "xdsproxy",
@@ -54,9 +65,62 @@ def set_up(settings: LogSettings) -> None:
         handler = logging.StreamHandler(_open(target))
         handler.setFormatter(formatter)
         root.addHandler(handler)
-    root.setLevel(PYTHON_LEVELS[level_of(settings.levels, "default")])
+    apply(settings.levels)
+
+
+def apply(levels: Mapping[str, str]) -> None:
+    """Have each scope log from its level on."""
+    logging.getLogger().setLevel(PYTHON_LEVELS[level_of(levels, "default")])
     for name, scope in SCOPES.items():
-        logging.getLogger(name).setLevel(PYTHON_LEVELS[level_of(settings.levels, scope)])
+        logging.getLogger(name).setLevel(PYTHON_LEVELS[level_of(levels, scope)])
+
+
+class Levels:
+    """The levels in force: those of the settings or, for a while, others."""
+
+    def __init__(self, settings: LogSettings, later: Later) -> None:
+        """Take what was set up; `later` calls a function after some seconds."""
+        self._settled = settings.levels
+        self._levels = settings.levels
+        self._later = later
+        self._reset: Cancellable | None = None
+        self._until: float | None = None  #: Unix seconds
+
+    def document(self) -> dict[str, object]:
+        """Return the level of each scope, what it is otherwise, and until when, as JSON has it."""
+        scopes = sorted({"default", *SCOPES.values(), *self._settled, *self._levels} - {"all"})
+        return {
+            "levels": {scope: level_of(self._levels, scope) for scope in scopes},
+            "settled": {scope: level_of(self._settled, scope) for scope in scopes},
+            "until": self._until,
+        }
+
+    def change(self, text: str, seconds: float) -> None:
+        """Have other levels for a while, on top of the settings'.
+
+        Args:
+            text: as --log_output_level has it: debug, or xdsproxy:debug,dns:info.
+            seconds: until the settings' are back; zero for at once.
+
+        Raises:
+            ValueError: one line for what is wrong with the text.
+        """
+        errors: list[str] = []
+        settled = (f"{scope}:{level}" for scope, level in self._settled.items())
+        levels = parse_levels(",".join((*settled, text)), errors)
+        if errors:
+            raise ValueError("; ".join(errors).replace("--log_output_level item ", "level "))
+        if self._reset:
+            self._reset.cancel()
+        self._levels, self._until = levels, round(time.time() + seconds, 3)
+        apply(levels)
+        self._reset = self._later(seconds, self._settle)
+        log.info("log levels changed levels=%s for_seconds=%g", text, seconds)
+
+    def _settle(self) -> None:
+        self._levels, self._until, self._reset = self._settled, None, None
+        apply(self._settled)
+        log.info("log levels are those of the settings again")
 
 
 def flush() -> None:

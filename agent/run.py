@@ -139,17 +139,22 @@ async def _serve(
     settings = start.settings
     async with AsyncExitStack() as stack:
         details: dict[str, Callable[[], str | None]] = {}
-        documents: dict[str, Callable[[], object]] = {"drain": supervisor.document}
-        grpc = GrpcBootstrap(settings.grpc.path)
+        levels = log_output.Levels(settings.log, asyncio.get_running_loop().call_later)
+        documents: dict[str, Callable[[], object]] = {
+            "config": lambda: _config(settings),
+            "drain": supervisor.document,
+            "logging": levels.document,
+        }
         checks = {"envoy": supervisor.problem}
         if settings.grpc.path:
-            checks["grpc_bootstrap"] = grpc.problem
+            checks["grpc_bootstrap"] = GrpcBootstrap(settings.grpc.path).problem
         hooks = status.Hooks(
             terminating=supervisor.terminating,
             checks=checks,
             details=details,
             drain=supervisor.drain,
             quit=supervisor.quit,
+            set_log_levels=levels.change,
             starts=supervisor.starts,
             documents=documents,
         )
@@ -195,6 +200,14 @@ async def _serve(
         gc.enable()
         gc.freeze()
         await asyncio.Event().wait()
+
+
+def _config(settings: Settings) -> dict[str, object]:
+    """Return, as JSON has it, what this is and the settings that it has."""
+    from agent.effective import describe  # noqa: PLC0415 - for hardly anyone
+    from agent.version import version_line  # noqa: PLC0415 - as above
+
+    return {"version": version_line(), "settings": describe(settings)}
 
 
 def _identity(start: Start, metrics: Metrics) -> AbstractAsyncContextManager[identity.Identity]:

@@ -17,6 +17,8 @@ class Hooks(NamedTuple):
     drain: Callable[[], Awaitable[None]]
     #: End the agent; called when the caller has its answer.
     quit: Callable[[], None]
+    #: Have scopes log from other levels on for some seconds; ValueError says what is no level.
+    set_log_levels: Callable[[str, float], None] | None = None
     #: How many Envoys were started: what was true of one is not of the next.
     starts: Callable[[], int] = lambda: 1
     #: What /debug/NAME shows this pod, as JSON; it may be awaitable, or a generator of lines that

@@ -41,3 +41,12 @@ def parse_octets(netstat: str) -> tuple[int, int]:
         return 0, 0
     values = dict(zip(*lines, strict=False))
     return int(values.get("InOctets", 0)), int(values.get("OutOctets", 0))
+
+
+def parse_rollup(smaps: str) -> dict[str, int]:
+    """Return sizes in bytes by name, such as Anonymous, out of /proc/self/smaps_rollup."""
+    sizes = {}
+    for line in smaps.splitlines()[1:]:
+        name, _, size = line.partition(":")
+        sizes[name] = int(size.removesuffix(" kB")) * 1024
+    return sizes

@@ -23,6 +23,7 @@ class Endpoint(Enum):
     QUIT = auto()
     DRAIN = auto()
     DOCUMENT = auto()
+    LOGGING = auto()
     PROFILE = auto()
 
 
@@ -46,10 +47,14 @@ EXACT: Final = {
     ("quitquitquit",): Endpoint.QUIT,
     ("drain",): Endpoint.DRAIN,
     ("debug", "certs"): Endpoint.DOCUMENT,
+    ("debug", "config"): Endpoint.DOCUMENT,
     ("debug", "drain"): Endpoint.DOCUMENT,
+    ("debug", "logging"): Endpoint.LOGGING,
+    ("debug", "memory"): Endpoint.DOCUMENT,
     ("debug", "ndsz"): Endpoint.DOCUMENT,
     ("debug", "syncz"): Endpoint.DOCUMENT,
     ("debug", "syncz", "watch"): Endpoint.DOCUMENT,
+    ("debug", "tasks"): Endpoint.DOCUMENT,
 }
 PREFIXES: Final = {
     ("app-health",): Endpoint.PROBE,

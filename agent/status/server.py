@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.http.coding import compressed
@@ -35,9 +35,16 @@ COMMON_HEADERS: Final[Headers] = (("Vary", "Accept-Encoding"),)
 JSON: Final[Headers] = (("Content-Type", "application/json"),)
 JSON_LINES: Final[Headers] = (("Content-Type", "application/x-ndjson"),)
 LOCALHOST_ONLY: Final = frozenset(
-    (Endpoint.QUIT, Endpoint.DRAIN, Endpoint.DOCUMENT, Endpoint.PROFILE)
+    (Endpoint.QUIT, Endpoint.DRAIN, Endpoint.DOCUMENT, Endpoint.LOGGING, Endpoint.PROFILE)
 )
-POST_ONLY: Final = frozenset((Endpoint.QUIT, Endpoint.DRAIN))
+#: Others are asked by any method.
+METHODS: Final = {
+    Endpoint.QUIT: ("POST",),
+    Endpoint.DRAIN: ("POST",),
+    Endpoint.LOGGING: ("GET", "HEAD", "POST"),
+}
+#: What the process says of itself, whatever runs in it.
+INSPECTED: Final = frozenset(("memory", "tasks"))
 PROFILES: Final = b"profiles:\ncmdline\n"
 
 
@@ -137,8 +144,9 @@ class StatusServer:
         endpoint = found.endpoint
         if self._is_private(endpoint) and not is_loopback(request.peer):
             return Reply(403, b"Only requests from localhost are allowed\n", SAFE_TEXT)
-        if endpoint in POST_ONLY and request.method != "POST":
-            return Reply(405, b"Method Not Allowed\n", (*SAFE_TEXT, ("Allow", "POST")))
+        methods = METHODS.get(endpoint, (request.method,))
+        if request.method not in methods:
+            return Reply(405, b"Method Not Allowed\n", (*SAFE_TEXT, ("Allow", ", ".join(methods))))
         return await self._serve(endpoint, found.path, request)
 
     def _is_private(self, endpoint: Endpoint) -> bool:
@@ -159,8 +167,8 @@ class StatusServer:
                 return Reply(OK, b"OK", TEXT)
             case Endpoint.QUIT:
                 return Reply(OK, b"OK", TEXT, then=self._hooks.quit)
-            case Endpoint.DOCUMENT | Endpoint.PROFILE:
-                return await self._debug(endpoint, path.removeprefix("/debug/"))
+            case Endpoint.DOCUMENT | Endpoint.LOGGING | Endpoint.PROFILE:
+                return await self._debug(endpoint, path.removeprefix("/debug/"), request)
 
     async def _ready(self, request: Request) -> Reply:
         standing = await self._readiness.check()
@@ -185,11 +193,33 @@ class StatusServer:
         result = await self._prober.run(path, probe, request)
         return Reply(result.status, result.body, TEXT if result.body else ())
 
-    async def _debug(self, endpoint: Endpoint, name: str) -> Reply:
-        """Return what a part of the agent says of itself; 404 where there is nothing yet."""
+    async def _debug(self, endpoint: Endpoint, name: str, request: Request) -> Reply:
         if endpoint is Endpoint.PROFILE:
             return _profile(name.removeprefix("pprof/"))
-        tell = self._hooks.documents.get(name)
+        if endpoint is Endpoint.LOGGING and request.method == "POST":
+            return self._set_log_levels(request)
+        return await self._show(name)
+
+    def _set_log_levels(self, request: Request) -> Reply:
+        """Have other log levels for a while, and say so; a level that is none changes nothing."""
+        from agent.status.levels import parse_change  # noqa: PLC0415 -- for hardly anyone
+
+        try:
+            change = parse_change(request.query)
+            if self._hooks.set_log_levels:
+                self._hooks.set_log_levels(change.levels, change.seconds)
+        except ValueError as error:
+            return Reply(400, f"{error}\n".encode(), SAFE_TEXT)
+        return Reply(OK, b"OK", TEXT)
+
+    async def _show(self, name: str) -> Reply:
+        """Return what a part of the agent says of itself; 404 where there is nothing yet."""
+        if name in INSPECTED:
+            from agent.status.inspection import process  # noqa: PLC0415 -- for hardly anyone
+
+            tell: Callable[[], object] | None = getattr(process, name)
+        else:
+            tell = self._hooks.documents.get(name)
         found = tell() if tell else None
         if isinstance(found, AsyncGenerator):
             return Reply(OK, found, JSON_LINES)

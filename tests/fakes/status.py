@@ -25,6 +25,11 @@ class Agent:
     async def drain(self) -> None:
         self.calls.append("drain")
 
+    def set_log_levels(self, levels: str, seconds: float) -> None:
+        if levels == "loud":
+            raise ValueError("level 'loud': expected one of debug, info")
+        self.calls.append(f"levels {levels} {seconds:g}")
+
     def hooks(self) -> Hooks:
         return Hooks(
             terminating=lambda: self.cause,
@@ -32,6 +37,7 @@ class Agent:
             details=self.details,
             drain=self.drain,
             quit=lambda: self.calls.append("quit"),
+            set_log_levels=self.set_log_levels,
             starts=lambda: self.starts,
             documents=self.documents,
         )

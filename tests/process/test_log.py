@@ -3,7 +3,7 @@
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -90,3 +90,82 @@ def test_a_traceback_follows_its_line(tmp_path: Path, *, as_json: bool) -> None:
 def test_a_target_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"--log_target='.*/none/log'"):
         log.set_up(settings(tmp_path / "none" / "log"))
+
+
+class Clock:
+    """Calls what was put off when it is told to."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def later(self, seconds: float, function: Callable[[], object]) -> "Call":
+        self.calls.append(Call(seconds, function))
+        return self.calls[-1]
+
+
+class Call:
+    def __init__(self, seconds: float, function: Callable[[], object]) -> None:
+        self.seconds = seconds
+        self.function = function
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+def levels_of(document: dict[str, object], *scopes: str) -> list[str]:
+    levels = document["levels"]
+    assert isinstance(levels, dict)
+    return [levels[scope] for scope in scopes]
+
+
+def test_levels_change_for_a_while(tmp_path: Path) -> None:
+    chosen = settings(tmp_path / "log", grpc="none")
+    log.set_up(chosen)
+    clock = Clock()
+    levels = log.Levels(chosen, clock.later)
+    before = levels.document()
+
+    levels.change("xdsproxy:debug", 60)
+    logging.getLogger("agent.xds.run").debug("seen")
+    logging.getLogger("agent.run").debug("not seen")
+    during = levels.document()
+    clock.calls[0].function()
+    logging.getLogger("agent.xds.run").debug("not seen any more")
+
+    assert [line.split("\t")[-1] for line in written(tmp_path / "log")] == [
+        "log levels changed levels=xdsproxy:debug for_seconds=60",
+        "seen",
+        "log levels are those of the settings again",
+    ]
+    assert levels_of(before, "xdsproxy", "dns", "grpc") == ["info", "info", "none"]
+    assert levels_of(during, "xdsproxy", "dns", "grpc") == ["debug", "info", "none"]
+    assert (before["until"], levels.document()) == (None, before)
+    assert during["settled"] == before["levels"]
+    assert isinstance(during["until"], float)
+
+
+def test_a_later_change_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    chosen = settings(tmp_path / "log")
+    log.set_up(chosen)
+    clock = Clock()
+    levels = log.Levels(chosen, clock.later)
+
+    levels.change("xdsproxy:debug", 60)
+    levels.change("dns:debug", 0)
+
+    assert [call.is_cancelled for call in clock.calls] == [True, False]
+    assert levels_of(levels.document(), "xdsproxy", "dns") == ["info", "debug"]
+
+
+@pytest.mark.parametrize("text", ["loud", "", "a:b:debug"])
+def test_what_is_no_level_changes_nothing(tmp_path: Path, text: str) -> None:
+    chosen = settings(tmp_path / "log")
+    log.set_up(chosen)
+    levels = log.Levels(chosen, Clock().later)
+
+    with pytest.raises(ValueError, match=f"^level {text!r}: expected scope:level"):
+        levels.change(text, 60)
+
+    assert levels.document()["until"] is None
+    assert logging.getLogger().level == logging.INFO

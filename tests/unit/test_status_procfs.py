@@ -1,4 +1,4 @@
-from agent.status.procfs import Usage, parse_boot_time, parse_octets, parse_usage
+from agent.status.procfs import Usage, parse_boot_time, parse_octets, parse_rollup, parse_usage
 
 
 def test_usage_is_read_behind_any_name() -> None:
@@ -20,3 +20,9 @@ def test_octets_are_found_by_name() -> None:
     assert parse_octets(text) == (20, 30)
     assert parse_octets("TcpExt: A\nTcpExt: 1\n") == (0, 0)
     assert parse_octets("IpExt: X\nIpExt: 1\n") == (0, 0)
+
+
+def test_sizes_of_memory_are_in_bytes() -> None:
+    text = "55e-7ff ---p 00000000 00:00 0  [rollup]\nRss:      34560 kB\nAnonymous:   8 kB\n"
+
+    assert parse_rollup(text) == {"Rss": 34560 * 1024, "Anonymous": 8 * 1024}
