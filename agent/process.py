@@ -63,6 +63,7 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
     check_ports(settings.ports, ipv6=settings.has_ipv6)
     gate = files.make_gate(settings.envoy.config_file, text, owner=owner) if text else None
     launch = Launch(settings, environ)
+    os.environ.update(dict(settings.envoy.environment))  # gRPC reads it, too: once, later
     # What tells us to end waits from here on until somebody can obey it in good order: an
     # exception in the middle of an import, or of gRPC's own code, is a crash.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)

@@ -12,7 +12,12 @@ from agent.reader import Reader, parse_bool, parse_duration, parse_int, parse_po
 BUILTIN: Final = "builtin"
 DEFAULT_SERVER_NAME: Final = "istiod.istio-system.svc"
 HEADER_PREFIX: Final = "XDS_HEADER_"
-COMPLIANCE_POLICIES: Final = ("fips-140-2", "fips-140-3", "pqc")
+#: What gRPC for Python offers beside what a policy allows: it cannot be kept from it.
+COMPLIANCE_POLICIES: Final = {
+    "fips-140-2": "TLS 1.3, and curves other than P-256",
+    "fips-140-3": "ChaCha20 in TLS 1.3, and curves other than P-256 and P-384",
+    "pqc": "TLS 1.2, and curves other than X25519MLKEM768, which it prefers",
+}
 #: gRPC's numbers are 32-bit integers, its times milliseconds in such a number.
 MAX_INT32: Final = 2**31 - 1
 MAX_HOURS: Final = MAX_INT32 // 3_600_000
@@ -272,6 +277,6 @@ def _check_compliance(read: Reader, *, tls: bool) -> None:
         read.warnings.append(f"COMPLIANCE_POLICY={policy!r}: expected one of {known}; ignored")
     elif policy and tls:
         read.warnings.append(
-            f"COMPLIANCE_POLICY={policy!r}: not applied to the connection to the control plane, "
-            "whose TLS versions and ciphers gRPC for Python chooses itself"
+            f"COMPLIANCE_POLICY={policy!r}: to the control plane and the CA gRPC also offers "
+            f"{COMPLIANCE_POLICIES[policy]}; they must refuse it by a policy of their own"
         )

@@ -220,7 +220,9 @@ def test_the_token_leaves_the_pod_under_tls_only(
 @pytest.mark.parametrize(
     ("policy", "tls", "expected"),
     [
-        ("fips-140-2", True, "not applied to the connection to the control plane"),
+        ("fips-140-2", True, "also offers TLS 1.3, and curves other than P-256; they must refuse"),
+        ("fips-140-3", True, "also offers ChaCha20 in TLS 1.3, and curves"),
+        ("pqc", True, "also offers TLS 1.2, and curves other than X25519MLKEM768"),
         ("weak", True, "expected one of fips-140-2, fips-140-3, pqc; ignored"),
         ("weak", False, "ignored"),
     ],
