@@ -14,7 +14,18 @@ WORLD = {
     "random", "ssl", "signal", "pyroute2", "select", "ctypes", "pathlib",
     "threading", "shutil", "tempfile",
 }  # fmt: skip
-SUBJECTS = {"cloud", "lifecycle", "xds", "wasm", "identity", "dns", "status", "request", "demo"}
+SUBJECTS = {
+    "cloud",
+    "lifecycle",
+    "xds",
+    "wasm",
+    "identity",
+    "dns",
+    "status",
+    "request",
+    "demo",
+    "inject",
+}
 #: The demo is a whole pod seen from outside: it may use what it shows.
 MAY_IMPORT = {"demo": SUBJECTS}
 

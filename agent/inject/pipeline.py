@@ -1,0 +1,290 @@
+"""Injection: a pod in, the injected pod out.
+
+    checks ─► template input ─► each template: render, merge ─► the user's overrides
+           ─► cluster, metrics, probes, status, order
+
+Objects are values: the incoming pod is never changed, and parts of it may be shared.
+
+Source: status-lifecycle.md section 11.4.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from agent.inject.annotations import STATUS_PORT, check_annotations, parse_bool
+from agent.inject.api.form import normal
+from agent.inject.api.merge import merge
+from agent.inject.api.pod import TEMPLATE
+from agent.inject.api.types import Object
+from agent.inject.configuration import Configuration
+from agent.inject.mesh import effective_proxy_config
+from agent.inject.order import order_containers
+from agent.inject.overrides import apply_overrides, follow_ids, named, user_definitions
+from agent.inject.owner import Owner
+from agent.inject.probes import REWRITE, rewrite_probes
+from agent.inject.prometheus import clear, merge_metrics, secure_port
+from agent.inject.status import (
+    CONTAINER_LISTS,
+    OVERRIDES,
+    STATUS,
+    Status,
+    read_overrides,
+    read_status,
+    write_overrides,
+    write_status,
+)
+from agent.inject.template.gateway import gateway
+from agent.inject.template.grpc import grpc_agent, grpc_simple
+from agent.inject.template.pod import PROXY, PROXY_ID, Settings, Template, TemplatePod
+from agent.inject.template.sidecar import sidecar
+from bootstrap.errors import BootstrapError
+
+TEMPLATES: Final = "inject.istio.io/templates"
+NETWORK_LABEL: Final = "topology.istio.io/network"
+CLUSTER_VARIABLE: Final = "ISTIO_META_CLUSTER_ID"
+NETWORK_VARIABLE: Final = "ISTIO_META_NETWORK"
+BUILT_IN: Final[Mapping[str, Template]] = {
+    "sidecar": sidecar,
+    "gateway": gateway,
+    "grpc-agent": grpc_agent,
+    "grpc-simple": grpc_simple,
+}
+
+
+class InjectionError(Exception):
+    """The pod cannot be injected; `problems` holds one line for each reason."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+class Request(NamedTuple):
+    """A pod to inject, and what is known of it."""
+
+    #: Metadata and spec in the API's form.
+    pod: Object
+    owner: Owner
+    namespace: str
+    #: The sidecar is a restartable init container.
+    native: bool = False
+    #: Variables that the URL of the request sets.
+    environment: Mapping[str, str] = {}
+    user: int = PROXY_ID
+    group: int = PROXY_ID
+
+
+class Injected(NamedTuple):
+    """An injected pod."""
+
+    #: Metadata and spec, in the API's form.
+    pod: Object
+    warnings: list[str]
+
+
+def inject(request: Request, configuration: Configuration, settings: Settings) -> Injected:
+    """Return the injected pod.
+
+    Raises:
+        InjectionError: an annotation, a template or the pod itself cannot be used.
+    """
+    metadata, spec = request.pod["metadata"], request.pod["spec"]
+    annotations: Mapping[str, str] = metadata.get("annotations", {})
+    problems = [*check_annotations(annotations), *_duplicates(spec)]
+    if problems:
+        raise InjectionError(problems)
+    try:
+        template_pod = _template_pod(request, settings)
+        return _inject(request, configuration, template_pod)
+    except BootstrapError as error:
+        raise InjectionError(list(error.problems)) from None
+    except ValueError as error:
+        raise InjectionError([str(error)]) from None
+
+
+def _inject(request: Request, configuration: Configuration, pod: TemplatePod) -> Injected:
+    incoming = request.pod
+    annotations = incoming["metadata"].get("annotations", {})
+    status = read_status(annotations)
+    stored = read_overrides(annotations)
+    template, merged = _merge_templates(request, configuration, pod)
+    spec, added = merged["spec"], template.get("spec", {})
+    overrides = user_definitions(added, incoming["spec"], stored, status)
+    apply_overrides(spec, overrides)
+    follow_ids(spec, overrides, transparent=pod.interception_mode == "TPROXY")
+    metadata = merged.setdefault("metadata", {})
+    if overrides and STATUS not in annotations:
+        metadata.setdefault("annotations", {})[OVERRIDES] = write_overrides(overrides)
+    warnings = _finish(request, configuration, pod, merged, added)
+    problems: list[str] = []
+    written = normal(merged, TEMPLATE, "", problems)
+    if problems:
+        raise InjectionError(problems)
+    return Injected(written, warnings)
+
+
+def _finish(
+    request: Request, configuration: Configuration, pod: TemplatePod, merged: Object, added: Object
+) -> list[str]:
+    """Add what depends on the merged pod, in place; return warnings."""
+    metadata, spec = merged["metadata"], merged["spec"]
+    annotations: dict[str, str] = dict(metadata.get("annotations", {}))
+    mesh_port = pod.mesh.status_port
+    port = int(annotations.get(STATUS_PORT, "").strip() or mesh_port)
+    proxy = next(
+        (found for group in CONTAINER_LISTS if (found := named(spec.get(group, []), PROXY))), None
+    )
+    network = pod.labels.get(NETWORK_LABEL) or _network(request, pod)
+    if proxy is not None:
+        _set_cluster(proxy, _cluster_variables(request, pod, network))
+    annotations, warnings = merge_metrics(
+        annotations, proxy, status_port=port, enabled=pod.mesh.prometheus_merge
+    )
+    if proxy is not None:
+        annotations |= secure_port(annotations, proxy)
+        asked = parse_bool(annotations.get(REWRITE, ""))
+        if pod.values.rewrite_probes if asked is None else asked:
+            again = STATUS in request.pod["metadata"].get("annotations", {})
+            warnings += rewrite_probes(
+                spec, proxy, status_port=port, mesh_status_port=mesh_port, again=again
+            )
+    annotations[STATUS] = write_status(added, pod.settings.revision)
+    annotations |= configuration.injected_annotations
+    metadata["annotations"] = annotations
+    if network:
+        metadata["labels"] = {**metadata.get("labels", {}), NETWORK_LABEL: network}
+    order_containers(spec, native=request.native, holds_application=pod.holds_application)
+    return warnings
+
+
+def _duplicates(spec: Object) -> list[str]:
+    """Return a line for each container whose name another one has: probes go by it."""
+    seen: set[str] = set()
+    problems = []
+    for group in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(group, ())):
+            name = container.get("name", "")
+            # The user's definition of the proxy may stand beside the injected one.
+            if name in seen and name != PROXY:
+                where = f"spec.{group}[{index}].name={name!r}"
+                problems.append(f"{where}: expected a name of its own; rename one of the two")
+            seen.add(name)
+    return problems
+
+
+def _template_pod(request: Request, settings: Settings) -> TemplatePod:
+    """Return the pod as templates see it. Source: status-lifecycle.md section 11.4, step 3."""
+    metadata, spec = request.pod["metadata"], request.pod["spec"]
+    labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
+    status = read_status(annotations)
+    seen = clear(annotations, settings.mesh.status_port) if status else dict(annotations)
+    if status:
+        seen.pop(STATUS, None)
+    return TemplatePod(
+        labels=labels,
+        annotations=seen,
+        spec=_without_injected(spec, status, read_overrides(annotations)),
+        owner=request.owner,
+        proxy_config=effective_proxy_config(
+            settings.mesh, namespace=request.namespace, labels=labels, annotations=annotations
+        ),
+        settings=settings,
+        native=request.native,
+        user=request.user,
+        group=request.group,
+    )
+
+
+def _without_injected(
+    spec: Object, status: Status | None, stored: Mapping[str, list[Object]]
+) -> Object:
+    """Return the spec as it was before an earlier injection."""
+    before = dict(spec)
+    for group in CONTAINER_LISTS:
+        kept = [
+            item
+            for item in spec.get(group, ())
+            if not (status and status.has(group, item.get("name")))
+        ]
+        names = {item.get("name") for item in kept}
+        before[group] = kept + [item for item in stored[group] if item.get("name") not in names]
+    return before
+
+
+def _merge_templates(
+    request: Request, configuration: Configuration, pod: TemplatePod
+) -> tuple[Object, Object]:
+    """Return everything that the templates add, and the pod with it."""
+    template: Object = {}
+    merged: Object = {name: request.pod[name] for name in ("metadata", "spec")}
+    for name in selected_templates(pod.annotations, configuration):
+        rendered = _move_further_proxy(_render(name, configuration, pod), template, pod)
+        template = merge(template, rendered, TEMPLATE)
+        if pod.native:
+            merged = _move_own_proxy(merged, template)
+        merged = merge(merged, rendered, TEMPLATE)
+    return template, copy.deepcopy(merged)
+
+
+def selected_templates(annotations: Mapping[str, str], configuration: Configuration) -> list[str]:
+    """Return the names of the templates that a pod asks for, or the default ones."""
+    asked = [name for item in annotations.get(TEMPLATES, "").split(",") if (name := item.strip())]
+    names = asked or configuration.default_templates
+    return [real for name in names for real in configuration.aliases.get(name, (name,))]
+
+
+def _render(name: str, configuration: Configuration, pod: TemplatePod) -> Object:
+    if name in configuration.templates:
+        text = configuration.templates[name]
+        if text is None:
+            raise ValueError(f"template {name!r} has actions in '{{{{', which are not run")
+        return text
+    if name not in BUILT_IN:
+        known = ", ".join(sorted({*BUILT_IN, *configuration.templates, *configuration.aliases}))
+        raise ValueError(f"annotation {TEMPLATES}: no template {name!r}; expected one of {known}")
+    return BUILT_IN[name](pod)
+
+
+def _move_further_proxy(rendered: Object, template: Object, pod: TemplatePod) -> Object:
+    """Return a further template with its words on the proxy where the proxy is (D25)."""
+    spec = rendered.get("spec") or {}
+    proxy = named(spec.get("containers") or [], PROXY)
+    before = template.get("spec", {}).get("initContainers", [])
+    if not pod.native or proxy is None or named(before, PROXY) is None:
+        return rendered
+    others = [item for item in spec["containers"] if item is not proxy]
+    moved = {**spec, "initContainers": [*(spec.get("initContainers") or []), proxy]}
+    return {**rendered, "spec": {**moved, "containers": others}}
+
+
+def _move_own_proxy(merged: Object, template: Object) -> Object:
+    """Return the pod with its own definition of the proxy where the template has the proxy."""
+    spec = merged["spec"]
+    own = named(spec.get("containers", []), PROXY)
+    if own is None or named(template.get("spec", {}).get("initContainers", []), PROXY) is None:
+        return merged
+    containers = [item for item in spec["containers"] if item is not own]
+    before = [*spec.get("initContainers", []), own]
+    return {**merged, "spec": {**spec, "containers": containers, "initContainers": before}}
+
+
+def _network(request: Request, pod: TemplatePod) -> str:
+    return request.environment.get(NETWORK_VARIABLE) or pod.values.network
+
+
+def _cluster_variables(request: Request, pod: TemplatePod, network: str) -> dict[str, str]:
+    """Return the variables that say where the pod is, of values, URL and labels."""
+    found = dict(request.environment)
+    cluster = found.get(CLUSTER_VARIABLE) or pod.values.cluster_name
+    if cluster:
+        found[CLUSTER_VARIABLE] = cluster
+    if network:
+        found[NETWORK_VARIABLE] = network
+    return found
+
+
+def _set_cluster(proxy: Object, variables: Mapping[str, str]) -> None:
+    environment = [item for item in proxy.get("env", ()) if item.get("name") not in variables]
+    added = [{"name": name, "value": value} for name, value in sorted(variables.items())]
+    proxy["env"] = environment + added
