@@ -94,6 +94,8 @@ def decode_fields(
 ) -> dict[str, object]:
     """Return the known fields that decode, zero values included; null and unknown ones go.
 
+    The fields stand in the order of their declaration, as protobuf prints them.
+
     Args:
         value: the object as parsed.
         fields: by camelCase name.
@@ -116,7 +118,7 @@ def decode_fields(
         if len(both := sorted(oneof & decoded.keys())) > 1:
             where = f"{path}: " if path else ""
             problems.append(f"{where}expected one of {', '.join(both)}, found {len(both)}")
-    return decoded
+    return {name: decoded[name] for name in fields if name in decoded}
 
 
 def without_zeros(decoded: Mapping[str, object], fields: Mapping[str, Field]) -> dict[str, object]:

@@ -82,8 +82,8 @@ def parse_mesh(text: str, values: Values, *, source: str) -> tuple[Mesh, list[st
         default_config=config,
         trust_domain=read.text("trustDomain", TRUST_DOMAIN),
         root_namespace=read.text("rootNamespace", values.istio_namespace),
-        proxy_listen_port=read.port("proxyListenPort", 15001),
-        proxy_inbound_listen_port=read.port("proxyInboundListenPort", 15006),
+        proxy_listen_port=read.tcp_port("proxyListenPort", 15001),
+        proxy_inbound_listen_port=read.tcp_port("proxyInboundListenPort", 15006),
         prometheus_merge=document.get("enablePrometheusMerge") is not False,
         inbound_localhost=_mode(document) in ("LOCALHOST", 1),
         otel_enrichment=any(_is_enriched(item) for item in read.items("extensionProviders")),
@@ -106,7 +106,7 @@ class _Members:
         self._note(name, value, "text; put it in quotes")
         return default
 
-    def port(self, name: str, default: int) -> int:
+    def tcp_port(self, name: str, default: int) -> int:
         value = self.document.get(name, default)
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_PORT:
             return value
