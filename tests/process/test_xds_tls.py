@@ -2,7 +2,7 @@
 
 import contextlib
 import datetime as dt
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from tests.fakes.control_plane import (
     control_plane,
     write_pair,
 )
+from tests.fakes.relay_bench import Counts
 from tests.fakes.google import google
 
 AUTHORITY: Final = Authority()
@@ -47,9 +48,11 @@ def settings(
 
 
 @contextlib.asynccontextmanager
-async def relaying(settings: XdsSettings) -> AsyncIterator[tuple[Relay, AdsClient]]:
+async def relaying(
+    settings: XdsSettings, count: Callable[..., None] = lambda *_, **__: None
+) -> AsyncIterator[tuple[Relay, AdsClient]]:
     async with (
-        serving(settings, count=lambda *_args, **_labels: None) as relay,
+        serving(settings, count=count) as relay,
         ads_client(settings.socket_path) as client,
     ):
         yield relay, client
@@ -215,11 +218,13 @@ async def test_a_key_that_cannot_be_read_is_no_channel_until_it_can(tmp_path: Pa
     pair = AUTHORITY.issue("me")
     write_pair(tmp_path, pair)
     (tmp_path / "key.pem").unlink()
+    counts = Counts()
     async with (
         control_plane(pair=AUTHORITY.issue(SERVER_NAME)) as plane,
-        relaying(settings(tmp_path, plane, provisioned=True)) as (relay, client),
+        relaying(settings(tmp_path, plane, provisioned=True), counts.add) as (relay, client),
     ):
         code, details = await client.open(Kind.DELTA).status()
+        await counts.reach(("istiod_connection_failures", ""))
         problem = relay.problem()
         write_pair(tmp_path, pair)
         client.open(Kind.DELTA)
