@@ -22,8 +22,8 @@ from tests.fakes.control_plane import (
     control_plane,
     write_pair,
 )
-from tests.fakes.relay_bench import Counts
 from tests.fakes.google import google
+from tests.fakes.relay_bench import Counts
 
 AUTHORITY: Final = Authority()
 OTHER: Final = Authority("other")
