@@ -76,7 +76,7 @@ class Exchange:
             (":scheme", scheme),
             (":authority", first_value(headers, "host") or authority),
             (":path", target),
-            *(entry for entry in headers if entry[0].lower() not in NOT_SENT),
+            *(entry for entry in headers if _is_sent(*entry)),
         ]
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields]
         try:
@@ -144,6 +144,11 @@ class Exchange:
     def _flush(self) -> None:
         if unsent := self._connection.data_to_send():
             self._send(unsent)
+
+
+def _is_sent(name: str, value: str) -> bool:
+    name = name.lower()
+    return name not in NOT_SENT and (name != "te" or value.lower() == "trailers")
 
 
 def _is_goodbye(frame: bytes) -> bool:

@@ -14,7 +14,8 @@ import json, sys
 from agent.process import import_frameworks
 import_frameworks()
 import agent.run
-found = [name for name in ("ssl", "typing_extensions") if name in sys.modules]
+unneeded = ("ssl", "typing_extensions", "h2", "agent.status.application", "agent.effective")
+found = [name for name in unneeded if name in sys.modules]
 import asyncio
 from agent.http.client import fetch
 from agent.http.tls.client import trusting_context

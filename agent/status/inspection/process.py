@@ -61,7 +61,11 @@ def _line(frame: FrameType) -> str:
 
 
 async def memory() -> dict[str, Any]:
-    """Return sizes in bytes and counts; it looks at every object, beside the loop."""
+    """Return sizes in bytes, and which objects there are; it looks at each, beside the loop.
+
+    The types are those of objects made since the start: what was there then is frozen, and only
+    counted.
+    """
     return await asyncio.to_thread(_memory)
 
 
