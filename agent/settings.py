@@ -224,12 +224,13 @@ def _static_platform(read: Reader, world: World) -> tuple[Mapping[str, str], Map
         return {}, {}
     from agent.cloud.platforms import gcp_static  # noqa: PLC0415 - few pods have it
 
-    return gcp_static(
+    found = gcp_static(
         text,
         quota_project=read.take("GCP_QUOTA_PROJECT", parse_text, default=""),
         zone=read.take("GCP_ZONE", parse_text, default=""),
         resolv_conf=world.resolv_conf,
     )
+    return found.metadata, found.locality
 
 
 def _check_identity(read: Reader) -> None:
