@@ -5,6 +5,7 @@ Source: xds-identity-dns.md sections 4.5, 5.4 and 5.8, deviation D-16.
 
 import logging
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
@@ -128,10 +129,16 @@ def write_output(settings: OutputSettings, pair: KeyPair, roots: bytes) -> list[
 
 
 def _differs(settings: OutputSettings, name: str, content: bytes) -> bool:
+    path = f"{settings.directory}/{name}"
     try:
-        return _read(f"{settings.directory}/{name}") != content
-    except SecretError:
+        mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116 - strings
+        return mode != _mode(settings, name) or _read(path) != content
+    except (OSError, SecretError):
         return True
+
+
+def _mode(settings: OutputSettings, name: str) -> int:
+    return settings.key_mode if name == places.KEY else settings.mode
 
 
 def _staged(settings: OutputSettings, name: str) -> str:
@@ -144,5 +151,5 @@ def _stage(settings: OutputSettings, name: str, content: bytes) -> None:
         os.unlink(path)  # noqa: PTH108 - strings
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
-        os.fchmod(descriptor, settings.mode)
+        os.fchmod(descriptor, _mode(settings, name))
         file.write(content)

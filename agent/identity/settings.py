@@ -30,6 +30,7 @@ MAX_RSA_BITS: Final = 16384
 #: In a pod other containers read what is written, and run as other users (C16).
 POD_FILE_MODE: Final = 0o644
 FILE_MODE: Final = 0o600
+KEY_MODES: Final = ("0600", "0640", "0644")
 NANOS: Final = 1_000_000_000
 MAX_TTL_SECONDS: Final = 2**63 // NANOS  #: what a duration holds in the reference, 292 years
 MIN_DEBOUNCE_SECONDS: Final = 0.001
@@ -93,7 +94,9 @@ class OutputSettings(NamedTuple):
     """Where key, chain and root are written for others. OUTPUT_CERTS."""
 
     directory: str
-    mode: int = FILE_MODE
+    mode: int = FILE_MODE  #: of chain and root
+    #: The key is for its owner alone, unless told otherwise. AGENT_OUTPUT_KEY_MODE.
+    key_mode: int = FILE_MODE
 
 
 class KeyProvider(NamedTuple):
@@ -198,6 +201,13 @@ def parse_ttl(text: str) -> float:
     return seconds
 
 
+def parse_key_mode(text: str) -> int:
+    """Return the mode of a file with a private key."""
+    if text.rjust(4, "0") not in KEY_MODES:
+        raise ValueError(f"expected one of {', '.join(KEY_MODES)}")
+    return int(text, 8)
+
+
 def parse_debounce(text: str) -> float:
     """Return a delay that lets the rest of a change happen, and others do their work."""
     seconds = parse_duration(text)
@@ -281,7 +291,8 @@ def _output(read: Reader) -> OutputSettings | None:
     directory = read.take("OUTPUT_CERTS", parse_text, default="")
     in_pod = read.take("KUBERNETES_SERVICE_HOST", parse_text, default="")
     mode = POD_FILE_MODE if in_pod else FILE_MODE
-    return OutputSettings(directory, mode) if directory else None
+    key_mode = read.take("AGENT_OUTPUT_KEY_MODE", parse_key_mode, default=FILE_MODE)
+    return OutputSettings(directory, mode, key_mode) if directory else None
 
 
 def _socket_file(read: Reader) -> str:

@@ -158,19 +158,33 @@ def test_a_crl_may_be_missing_but_not_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])
-def test_files_for_others_have_their_mode(tmp_path: Path, mode: int) -> None:
-    """C16."""
+@pytest.mark.parametrize("key_mode", [0o600, 0o640, 0o644])
+def test_files_for_others_have_their_mode(tmp_path: Path, mode: int, key_mode: int) -> None:
+    """C16; section 5.8, and the key is nobody else's unless it is said to be."""
     pair = KeyPair(PAIR.certificate, PrivateKey(PAIR.key))
 
-    written = write_output(OutputSettings(str(tmp_path), mode), pair, ROOT.pem.encode())
+    written = write_output(OutputSettings(str(tmp_path), mode, key_mode), pair, ROOT.pem.encode())
 
     assert written == ["key.pem", "cert-chain.pem", "root-cert.pem"]
     files = {path.name: path for path in tmp_path.iterdir()}
-    assert set(files) == set(written)
-    assert {stat.S_IMODE(path.stat().st_mode) for path in files.values()} == {mode}
+    assert {name: stat.S_IMODE(path.stat().st_mode) for name, path in files.items()} == {
+        "key.pem": key_mode,
+        "cert-chain.pem": mode,
+        "root-cert.pem": mode,
+    }
     assert files["key.pem"].read_bytes() == PAIR.key
     assert files["cert-chain.pem"].read_bytes() == PAIR.certificate
     assert files["root-cert.pem"].read_text() == ROOT.pem
+
+
+def test_a_mode_that_somebody_has_widened_is_corrected(tmp_path: Path) -> None:
+    settings = OutputSettings(str(tmp_path))
+    pair = KeyPair(PAIR.certificate, PrivateKey(PAIR.key))
+    write_output(settings, pair, b"root")
+    (tmp_path / "key.pem").chmod(0o644)
+
+    assert write_output(settings, pair, b"root") == ["key.pem"]
+    assert stat.S_IMODE((tmp_path / "key.pem").stat().st_mode) == 0o600
 
 
 def test_what_has_not_changed_is_not_written(tmp_path: Path) -> None:

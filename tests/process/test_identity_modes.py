@@ -176,7 +176,7 @@ async def test_files_appear_though_nobody_asks(tmp_path: Path) -> None:
     """T-A4, R-28."""
     out = tmp_path / "out"
     out.mkdir()
-    async with running(tmp_path, output=OutputSettings(str(out), 0o644)) as (bench, _):
+    async with running(tmp_path, output=OutputSettings(str(out), 0o644, 0o640)) as (bench, _):
         await until(lambda: len(files(out)) == 3)
         reply = await bench.client.open().fetch("default", "ROOTCA")
 
@@ -185,7 +185,8 @@ async def test_files_appear_though_nobody_asks(tmp_path: Path) -> None:
         "key.pem": reply.key(),
         "root-cert.pem": reply.roots(),
     }
-    assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o644}
+    modes = {path.name: path.stat().st_mode & 0o777 for path in out.iterdir()}
+    assert modes == {"cert-chain.pem": 0o644, "key.pem": 0o640, "root-cert.pem": 0o644}
 
 
 async def test_files_are_renewed_by_our_own_clock(tmp_path: Path) -> None:

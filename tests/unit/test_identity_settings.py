@@ -200,11 +200,33 @@ def test_a_duration_that_cannot_work_is_the_default(name: str, text: str) -> Non
     assert read.warnings[0].startswith(f"{name}='{text}': expected a duration from ")
 
 
-def test_files_for_others_are_readable_in_a_pod() -> None:
+@pytest.mark.parametrize(
+    ("environ", "mode", "key_mode"),
+    [
+        ({}, 0o600, 0o600),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, 0o644, 0o600),
+        ({"KUBERNETES_SERVICE_HOST": "::1", "AGENT_OUTPUT_KEY_MODE": "0644"}, 0o644, 0o644),
+        ({"AGENT_OUTPUT_KEY_MODE": "640"}, 0o600, 0o640),
+    ],
+)
+def test_files_for_others_are_readable_in_a_pod_but_the_key(
+    environ: dict[str, str], mode: int, key_mode: int
+) -> None:
     """C16."""
-    settings, _ = parse({"OUTPUT_CERTS": "/out", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    settings, read = parse({"OUTPUT_CERTS": "/out", **environ})
 
-    assert settings.output == OutputSettings("/out", 0o644)
+    assert settings.output == OutputSettings("/out", mode, key_mode)
+    assert read.warnings == []
+
+
+@pytest.mark.parametrize("text", ["", "0666", "0777", "600 ", "0o600", "rw", "٦٠٠"])
+def test_a_key_is_not_for_everyone_to_write(text: str) -> None:
+    settings, read = parse({"OUTPUT_CERTS": "/out", "AGENT_OUTPUT_KEY_MODE": text})
+
+    assert settings.output == OutputSettings("/out")
+    assert read.warnings == [
+        f"AGENT_OUTPUT_KEY_MODE={text!r}: expected one of 0600, 0640, 0644; using the default"
+    ]
 
 
 @pytest.mark.parametrize(
