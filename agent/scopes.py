@@ -1,24 +1,40 @@
 """Which log line is written: scopes, levels and targets, from the global flags.
 
+As in iptables/flags.py nothing is imported that the small commands would have to wait for.
+
 Source: bootstrap.md section 1.3.
 """
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from __future__ import annotations
 
-from iptables.flags import Parsed
+TYPE_CHECKING = False  # stands for that of `typing`
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Final
+
+    from iptables.flags import Parsed
 
 LEVELS: Final = ("debug", "info", "warn", "error", "fatal", "none")
 BUILT_IN: Final = "default:info,grpc:none"
 
 
-class LogSettings(NamedTuple):
+class LogSettings:
     """What is logged, where and how."""
 
-    levels: Mapping[str, str]
-    targets: tuple[str, ...] = ("stdout",)
-    as_json: bool = False
-    callers: frozenset[str] = frozenset()
+    __slots__ = ("as_json", "callers", "levels", "targets")
+
+    def __init__(
+        self,
+        levels: Mapping[str, str],
+        targets: tuple[str, ...] = ("stdout",),
+        *,
+        as_json: bool = False,
+        callers: frozenset[str] = frozenset(),
+    ) -> None:
+        self.levels = levels
+        self.targets = targets
+        self.as_json = as_json
+        self.callers = callers
 
 
 def parse_log(flags: Parsed, errors: list[str]) -> LogSettings:

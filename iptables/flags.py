@@ -4,19 +4,28 @@ One table of `Flag` values says everything about a command's flags. argparse wou
 the rest of a small command's start (performance.md, "Small tools"), and its rules differ: it
 abbreviates names, and refuses values that begin with a dash.
 
+Nothing is imported here that `agent wait` with a flag would have to wait for: `typing` and `re`
+would double its time.
+
 Source: bootstrap.md sections 1.1 and 1.3; traffic-capture.md section 2.2.
 """
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, TypeVar
+from __future__ import annotations
 
-Kind = Literal["string", "bool", "int", "uint16", "duration", "strings"]
-T = TypeVar("T")
+TYPE_CHECKING = False  # stands for that of `typing`, see above
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Final, Literal, TypeVar
+
+    Kind = Literal["string", "bool", "int", "uint16", "duration", "strings"]
+    T = TypeVar("T")
 Value = str | bool | int | float | tuple[str, ...]
 
 TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
+OCTAL: Final = frozenset("01234567_")
+#: Letters for 0x, 0o and 0b; which of them may stand where, int() knows.
+NUMERIC: Final = frozenset("0123456789abcdefoxABCDEFOX_")
 HELP_COLUMNS: Final = 88
 MAX_INT: Final = 2**63 - 1
 MAX_UINT16: Final = 65535
@@ -39,25 +48,51 @@ class UsageError(Exception):
     """The command line cannot be understood; one line for the user. Exit code 255."""
 
 
-class Flag(NamedTuple):
+class Flag:
     """One flag of a command."""
 
-    name: str  #: without the dashes
-    kind: Kind
-    default: Value  #: str, bool, int, seconds as float, or a tuple for "strings"
-    help: str  #: one sentence, lower case, no full stop
-    short: str = ""  #: one letter, without the dash
-    env: tuple[str, ...] = ()  #: variables that pre-set it; a later one wins
+    __slots__ = ("default", "env", "help", "kind", "name", "short")
+
+    def __init__(  # noqa: PLR0917 - the rows of tables
+        self,
+        name: str,
+        kind: Kind,
+        default: Value,
+        help: str,  # noqa: A002 - what it is
+        short: str = "",
+        env: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name  #: without the dashes
+        self.kind = kind
+        self.default = default  #: str, bool, int, seconds as float, or a tuple for "strings"
+        self.help = help  #: one sentence, lower case, no full stop
+        self.short = short  #: one letter, without the dash
+        self.env = env  #: variables that pre-set it; a later one wins
 
 
-class Parsed(NamedTuple):
+class Parsed:
     """A command line, read."""
 
-    values: Mapping[str, Value]  #: of every flag of the table, by name
-    given: frozenset[str]  #: names that stood on the command line
-    positionals: tuple[str, ...]
-    help: bool  #: -h or --help was asked for
-    warnings: tuple[str, ...]  #: variables whose text is unusable, one line each
+    __slots__ = ("given", "help", "positionals", "values", "warnings")
+
+    def __init__(
+        self,
+        values: Mapping[str, Value],
+        given: frozenset[str],
+        positionals: tuple[str, ...],
+        *,
+        help: bool,  # noqa: A002 - what it is
+        warnings: tuple[str, ...],
+    ) -> None:
+        self.values = values  #: of every flag of the table, by name
+        self.given = given  #: names that stood on the command line
+        self.positionals = positionals
+        self.help = help  #: -h or --help was asked for
+        self.warnings = warnings  #: variables whose text is unusable, one line each
+
+    def _replace(self, *, positionals: tuple[str, ...]) -> Parsed:
+        """Return the same with other positionals, as a NamedTuple would."""
+        return Parsed(self.values, self.given, positionals, help=self.help, warnings=self.warnings)
 
     def text(self, name: str) -> str:
         """Return the value of a "string" flag."""
@@ -127,9 +162,9 @@ def parse_bool(text: str) -> bool:
 def parse_int(text: str) -> int:
     """Return a 64-bit integer: decimal, 0x, 0b, or octal with 0o or a leading 0."""
     digits = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
-    if re.fullmatch("0[0-7_]+", digits):
+    if len(digits) > 1 and digits[0] == "0" and OCTAL.issuperset(digits):
         digits = f"0o{digits[1:]}"
-    if not re.fullmatch("[0-9][0-9A-Za-z_]*", digits):
+    if not digits[:1].isdigit() or not NUMERIC.issuperset(digits):
         raise ValueError("expected a whole number")
     try:
         number = int(digits, 0)
@@ -150,6 +185,8 @@ def parse_uint16(text: str) -> int:
 
 def parse_duration(text: str) -> float:
     """Return the seconds of a Go duration such as '5s', '1m30s' or '300ms'; '0' is allowed."""
+    import re  # noqa: PLC0415 - 2 ms that few commands have a duration to spend on
+
     if text in ("0", "+0", "-0"):
         return 0.0
     if not re.fullmatch(DURATION, text, re.ASCII):

@@ -3,12 +3,18 @@
 Source: bootstrap.md sections 1.1, 1.3, 1.5 and 1.6.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from __future__ import annotations
 
 from agent.request.settings import CommandError, LogSettings, RequestSettings, WaitSettings
 from agent.scopes import level_of, parse_log
-from iptables.flags import GLOBAL_FLAGS, Flag, Parsed, UsageError, parse_flags, render_help
+from iptables.flags import GLOBAL_FLAGS, Flag, UsageError, parse_flags, render_help
+
+TYPE_CHECKING = False  # stands for that of `typing`, which is not worth its import here
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Final
+
+    from iptables.flags import Parsed
 
 DEFAULTS: Final = WaitSettings()
 QUIT_URL: Final = "http://localhost:15020/quitquitquit"
