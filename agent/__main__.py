@@ -8,7 +8,10 @@ import sys
 
 TYPE_CHECKING = False  # stands for that of `typing`, which costs half of what `wait` does
 if TYPE_CHECKING:
+    import signal as _signal
     from collections.abc import Sequence
+else:
+    import _signal  # is there already; `signal` builds enumerations
 
 #: Name -> module, function called with (words, environment), words put first, line of help.
 COMMANDS = {
@@ -32,10 +35,15 @@ COMMANDS = {
     "help": ("agent.cli", "help_command", (), "print help on a command"),
 }
 USAGE_ERROR = 255
+SIGNALLED = 128  # what a shell adds to a signal's number
+#: These leave in good order when they are interrupted, and take care of it themselves.
+ORDERLY = ("istio-iptables", "istio-clean-iptables", "xds", "demo")
 
 
 def main(argv: "Sequence[str]") -> int:
     """Run the command that the words name; return the exit code."""
+    for number in (_signal.SIGINT, _signal.SIGTERM):
+        _signal.signal(number, _end)
     name, rest = (argv[1], list(argv[2:])) if len(argv) > 1 else ("help", [])
     if name not in COMMANDS:
         name, rest = _find(list(argv[1:]))
@@ -47,8 +55,24 @@ def main(argv: "Sequence[str]") -> int:
         return USAGE_ERROR
     module, function, first_words, _ = COMMANDS[name]
     run = getattr(__import__(module, fromlist=[function]), function)
-    code: int = run([*first_words, *rest], os.environ)
+    if name in ORDERLY:
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
+    try:
+        code: int = run([*first_words, *rest], os.environ)
+    except KeyboardInterrupt:
+        code = SIGNALLED + _signal.SIGINT
     return code
+
+
+def _end(number: int, frame: object) -> None:
+    """End without a word, wherever we are: nothing has been begun that would have to be undone.
+
+    Python would show where it was, and as pid 1 of a container a process without a handler is not
+    even told. An agent that is told to end has done what it was asked for (process.py).
+    """
+    del frame
+    os._exit(0 if sys.argv[1:2] == ["proxy"] else SIGNALLED + number)
 
 
 def _find(words: list[str]) -> tuple[str, list[str]]:
