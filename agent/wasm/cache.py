@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 from agent.wasm.reference import SCHEME, is_pinned, module_name, pinned_checksum
 
 SUFFIX: Final = ".wasm"
+#: Ends the name of a file that is not complete.
+TEMPORARY: Final = ".tmp"
 
 
 class PullSecret(NamedTuple):
@@ -94,6 +96,12 @@ def parse_path(path: str) -> Key | None:
     if name == checksum or not (_is_digest(directory) and _is_digest(checksum)):
         return None
     return Key(directory, checksum)
+
+
+def is_leftover(path: str) -> bool:
+    """Return whether a file at this path is a module that was not completed."""
+    directory, _, name = path.partition("/")
+    return _is_digest(directory) and name.endswith(TEMPORARY)
 
 
 def _is_digest(text: str) -> bool:

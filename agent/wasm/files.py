@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from agent.wasm.cache import Key, parse_path
+from agent.wasm.cache import Key, is_leftover, parse_path
 
 
 def index(directory: str) -> list[Key]:
@@ -17,11 +17,13 @@ def index(directory: str) -> list[Key]:
     """
     found = []
     for path in Path(directory).glob("*/*"):
-        key = parse_path(str(path.relative_to(directory)))
-        if key is None:
-            _remove_leftover(path)
-        elif _is_module(path):
+        name = str(path.relative_to(directory))
+        key = parse_path(name)
+        if key and _is_module(path):
             found.append(key)
+        elif is_leftover(name):
+            with suppress(OSError):
+                path.unlink()
     return found
 
 
@@ -40,12 +42,6 @@ def remove(directory: str, key: Key) -> bool:
     with suppress(OSError):
         path.parent.rmdir()
     return True
-
-
-def _remove_leftover(path: Path) -> None:
-    if path.suffix == ".tmp":
-        with suppress(OSError):
-            path.unlink()
 
 
 def _is_module(path: Path) -> bool:

@@ -32,8 +32,11 @@ Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 class Fetching:
     """Has orders carried out; there is a process only while there are any."""
 
-    def __init__(self, settings: FetchSettings, spawn: Spawn) -> None:
+    def __init__(
+        self, settings: FetchSettings, spawn: Spawn, *, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
         self._settings = settings
+        self._idle_seconds = idle_seconds
         self._spawn = spawn
         self._child: _Child | None = None
         self._starting = asyncio.Lock()
@@ -58,7 +61,12 @@ class Fetching:
         finally:
             self._asked -= 1
             if not self._asked:
-                self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._retire)
+                self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._retire)
+
+    @property
+    def pid(self) -> int | None:
+        """Return the id of the process, none where there is none."""
+        return self._child.pid if self._child and not self._child.has_ended else None
 
     async def _running(self) -> "_Child":
         async with self._starting:
@@ -88,11 +96,11 @@ class _Child:
         self._socket, theirs = socket.socketpair()
         with theirs:
             try:
-                self._pid = _spawn(settings, theirs.fileno())
+                self.pid = _spawn(settings, theirs.fileno())
             except OSError:
                 self._socket.close()
                 raise
-        self._pidfd = os.pidfd_open(self._pid)
+        self._pidfd = os.pidfd_open(self.pid)
 
     async def connect(self, spawn: Spawn) -> None:
         """Begin to listen to it."""
@@ -140,7 +148,7 @@ class _Child:
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):  # somebody who reaps orphans came first
-            os.waitpid(self._pid, 0)
+            os.waitpid(self.pid, 0)
         os.close(self._pidfd)
         self._socket.close()
 

@@ -61,7 +61,16 @@ class Modules:
     def __init__(
         self, settings: WasmSettings, metrics: Metrics, fetching: Fetching, spawn: Spawn
     ) -> None:
-        """Look at what an earlier run has left."""
+        """Look at what an earlier run has left.
+
+        Args:
+            settings: this branch.
+            metrics: told of what happens here.
+            fetching: fetches.
+            spawn: runs what outlives whoever began it.
+        """
+        for name, family in FAMILIES.items():
+            metrics.describe(name, family)
         self._directory = settings.fetch.directory
         self._purge_seconds = settings.purge_seconds
         self._metrics = metrics
@@ -157,19 +166,10 @@ class _Resource(NamedTuple):
 class Conversion:
     """Converts responses; what was fetched for one serves all."""
 
-    def __init__(self, settings: WasmSettings, metrics: Metrics, spawn: Spawn) -> None:
-        """Begin.
-
-        Args:
-            settings: this branch.
-            metrics: told of what happens here.
-            spawn: runs what may outlive the conversion that began it.
-        """
-        for name, family in FAMILIES.items():
-            metrics.describe(name, family)
+    def __init__(self, modules: Modules, fetching: Fetching, metrics: Metrics) -> None:
+        self._modules = modules
+        self._fetching = fetching
         self._metrics = metrics
-        self._fetching = Fetching(settings.fetch, spawn)
-        self._modules = Modules(settings, metrics, self._fetching, spawn)
         #: Messages of extensions in JSON's form.
         self._structs: dict[StructOrder, bytes] = {}
         #: Set when the conversion that was begun last has ended.
@@ -249,6 +249,12 @@ class Conversion:
 
     def _count(self, result: str) -> None:
         self._metrics.count("wasm_config_conversion_count", result=result)
+
+
+def make_conversion(settings: WasmSettings, metrics: Metrics, spawn: Spawn) -> Conversion:
+    """Return what converts responses, with a process to fetch for it."""
+    fetching = Fetching(settings.fetch, spawn)
+    return Conversion(Modules(settings, metrics, fetching, spawn), fetching, metrics)
 
 
 def _part(results: Iterable[_Resource | ExtensionError]) -> tuple[list[_Resource], list[str]]:

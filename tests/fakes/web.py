@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tests.fakes.control_plane import Authority
+from tests.fakes.control_plane import Authority, Pair
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -31,7 +31,11 @@ async def web_server(
 
 def server_context(directory: Path, *alpn: str) -> ssl.SSLContext:
     """Return the TLS context of a server whose certificate nobody knows."""
-    pair = Authority().issue("application")
+    return tls_context(directory, Authority().issue("application"), *alpn)
+
+
+def tls_context(directory: Path, pair: Pair, *alpn: str) -> ssl.SSLContext:
+    """Return the TLS context of a server with this certificate, written to the directory."""
     certificate, key = directory / "certificate.pem", directory / "key.pem"
     certificate.write_bytes(pair.certificate)
     key.write_bytes(pair.key)

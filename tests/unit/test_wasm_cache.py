@@ -11,6 +11,7 @@ from agent.wasm.cache import (
     PullSecret,
     Want,
     directory_of,
+    is_leftover,
     parse_path,
 )
 
@@ -174,6 +175,12 @@ def test_paths_say_which_module_it_is() -> None:
 )
 def test_other_paths_say_nothing(path: str) -> None:
     assert parse_path(path) is None
+
+
+def test_leftovers_are_those_of_modules() -> None:
+    assert is_leftover(f"{ONE}/x.tmp")
+    assert not is_leftover(f"{ONE}/x.wasm")
+    assert not is_leftover("other/x.tmp")
 
 
 def test_a_secret_is_not_shown() -> None:

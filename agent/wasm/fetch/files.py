@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
+from agent.wasm.cache import TEMPORARY
+
 DIRECTORY_MODE: Final = 0o755
 FILE_MODE: Final = 0o644
-#: Ends the name of a file that is not complete.
-TEMPORARY: Final = ".tmp"
 
 
 def scratch(directory: str) -> IO[bytes]:

@@ -1,0 +1,372 @@
+"""Modules from registries. Sections 3.5, 3.7 and 3.8, T-W4, T-W9, T-W10, T-W13."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from agent.wasm.fetch.registry.image import OCI_LAYER, OCI_MANIFEST, WASM_LAYER
+from agent.wasm.order import Fetched
+from tests.fakes.archives import tar_gz
+from tests.fakes.fetching import Bench, fetching
+from tests.fakes.registry import FakeRegistry, digest_of, docker_config
+from tests.fakes.wasm import MODULE
+from tests.fakes.web import server_context, web_server
+
+PUBLIC = "auth.example.com"
+
+
+@asynccontextmanager
+async def pulling(
+    directory: Path,
+    registry: FakeRegistry,
+    **settings: Any,  # noqa: ANN401 - of fetching
+) -> AsyncIterator[tuple[Bench, str]]:
+    """Serve a registry without TLS; yield what fetches, and the registry's host and port."""
+    names = {PUBLIC: "127.0.0.1", "blobs.example.com": "127.0.0.1"}
+    async with (
+        web_server(registry) as port,
+        fetching(directory, names=names, **settings) as bench,
+    ):
+        yield bench, f"127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("push", ["push_docker", "push_compatible", "push_artifact"])
+async def test_the_module_of_an_image_is_found(tmp_path: Path, push: str) -> None:
+    """T-W9: the checksum is the digest of the manifest."""
+    registry = FakeRegistry()
+    digest = getattr(registry, push)("v1")
+    async with pulling(tmp_path, registry) as (bench, host):
+        by_tag = await bench.fetched(f"oci://{host}/owner/image:v1")
+        by_digest = await bench.fetched(f"oci://{host}/owner/image@{digest}", by_tag)
+
+    assert digest == f"sha256:{by_tag}"
+    assert by_digest == by_tag
+    assert list(bench.modules().values()) == [MODULE]
+
+
+@pytest.mark.parametrize("docker", [True, False])
+async def test_of_an_index_the_usual_platform_is_pulled(tmp_path: Path, *, docker: bool) -> None:
+    registry = FakeRegistry()
+    index, image = registry.push_index("v1", docker=docker)
+    async with pulling(tmp_path, registry) as (bench, host):
+        assert f"sha256:{await bench.fetched(f'oci://{host}/owner/image:v1')}" == image
+        wanted = index.removeprefix("sha256:")
+        outcome = await bench.refused(f"oci://{host}/owner/image@{index}", wanted)
+
+    assert outcome.result == "checksum_mismatched"
+
+
+async def test_a_version_that_is_there_is_not_pulled(tmp_path: Path) -> None:
+    registry = FakeRegistry()
+    checksum = registry.push_docker("v1").removeprefix("sha256:")
+    async with pulling(tmp_path, registry) as (bench, host):
+        outcome = await bench.fetch(f"oci://{host}/owner/image:v1", known=("0", checksum))
+
+    assert outcome == Fetched(checksum, is_new=False)
+    assert not [path for path in registry.paths if "/blobs/" in path]
+
+
+@pytest.mark.parametrize(
+    ("layers", "reason"),
+    [
+        ([], "there is no layer"),
+        ([("x", MODULE)], "the last layer is 'x'"),
+        ([(WASM_LAYER, MODULE), ("x", b"x"), ("y", b"y")], "there are 3 layers"),
+        ([(OCI_LAYER, tar_gz(("other", MODULE)))], "no file plugin.wasm"),
+        ([(OCI_LAYER, b"no archive")], "layer cannot be unpacked"),
+    ],
+)
+async def test_an_image_without_module_is_refused(
+    tmp_path: Path, layers: list[tuple[str, bytes]], reason: str
+) -> None:
+    """T-W10."""
+    registry = FakeRegistry()
+    registry.push("v1", OCI_MANIFEST, layers)
+    async with pulling(tmp_path, registry) as (bench, host):
+        outcome = await bench.refused(f"oci://{host}/owner/image:v1")
+
+    assert outcome.result == "download_failure"
+    assert outcome.reason.startswith(
+        "could not fetch Wasm binary: the given image is in invalid format as an OCI image: "
+    )
+    assert reason in outcome.reason
+
+
+async def test_a_second_layer_is_tried_where_the_archive_has_no_module(tmp_path: Path) -> None:
+    registry = FakeRegistry()
+    registry.push("v1", OCI_MANIFEST, [(WASM_LAYER, MODULE), (OCI_LAYER, b"no archive")])
+    async with pulling(tmp_path, registry) as (bench, host):
+        await bench.fetched(f"oci://{host}/owner/image:v1")
+
+    assert list(bench.modules().values()) == [MODULE]
+
+
+async def test_what_is_not_what_its_digest_says_is_refused(tmp_path: Path) -> None:
+    registry = FakeRegistry()
+    digest = registry.push_artifact("v1")
+    registry.spoil(digest_of(MODULE))
+    async with pulling(tmp_path, registry) as (bench, host):
+        layer = await bench.refused(f"oci://{host}/owner/image:v1")
+        registry.spoil(digest)
+        manifest = await bench.refused(f"oci://{host}/owner/image@{digest}")
+
+    assert "could not fetch Wasm binary: layer has digest sha256:" in layer.reason
+    assert "could not fetch Wasm OCI image: manifest has digest sha256:" in manifest.reason
+    assert manifest.result == "manifest_failure"
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        ("owner/none:v1", "status 404"),
+        ("owner/image:none", "status 404"),
+        ("owner/image@sha256:1", "expected a digest"),
+        ("owner/image:text", "manifest is no JSON"),
+        ("owner/image:nested", "an index holds another index"),
+    ],
+)
+async def test_what_is_no_image_is_refused(tmp_path: Path, image: str, reason: str) -> None:
+    registry = FakeRegistry()
+    inner, _ = registry.push_index("inner")
+    registry.put("nested", "", {"manifests": [{"digest": inner}]})
+    registry.put_text("text", b"hello")
+    async with pulling(tmp_path, registry) as (bench, host):
+        outcome = await bench.refused(f"oci://{host}/{image}")
+
+    assert outcome.result == "manifest_failure"
+    assert outcome.reason.startswith("could not fetch Wasm OCI image: ")
+    assert reason in outcome.reason
+
+
+@pytest.mark.parametrize("limit", [20, 4000])
+async def test_no_more_is_pulled_than_allowed(tmp_path: Path, limit: int) -> None:
+    """R-24: neither of a layer, nor out of it."""
+    registry = FakeRegistry()
+    registry.push_docker("v1", MODULE + b"x" * 50_000)
+    async with pulling(tmp_path, registry, max_bytes=limit) as (bench, host):
+        outcome = await bench.refused(f"oci://{host}/owner/image:v1")
+
+    assert f"ISTIO_WASM_MAX_BINARY_SIZE_BYTES={limit}; raise it" in outcome.reason
+
+
+@pytest.mark.parametrize("failures", [[503], [200, 429, 408], [200, 200, 500], [0, 0]])
+async def test_what_may_pass_is_tried_again(tmp_path: Path, failures: list[int]) -> None:
+    registry = FakeRegistry(failures=failures)
+    registry.push_docker("v1")
+    async with pulling(tmp_path, registry) as (bench, host):
+        await bench.fetched(f"oci://{host}/owner/image:v1")
+
+
+async def test_a_registry_that_always_fails_is_given_up(tmp_path: Path) -> None:
+    registry = FakeRegistry(failures=[200, *[503] * 5])
+    registry.push_docker("v1")
+    async with pulling(tmp_path, registry) as (bench, host):
+        outcome = await bench.refused(f"oci://{host}/owner/image:v1")
+
+    assert outcome.reason == "could not fetch Wasm OCI image: status 503"
+    assert [round(pause) for pause in bench.pauses] == [1, 3]
+    assert len([path for path in registry.paths if "/manifests/" in path]) == 3
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+async def test_without_time_no_registry_is_asked(tmp_path: Path, seconds: float) -> None:
+    registry = FakeRegistry()
+    async with pulling(tmp_path, registry) as (bench, host):
+        outcome = await bench.refused(f"oci://{host}/owner/image:v1", seconds=seconds)
+
+    assert outcome.reason == "could not fetch Wasm OCI image: timed out"
+    assert registry.paths == []
+
+
+# Who the agent is.
+
+
+async def test_a_password_is_for_its_registry(tmp_path: Path) -> None:
+    registry = FakeRegistry(user=("user", "password"))
+    registry.push_docker("v1")
+    async with pulling(tmp_path, registry) as (bench, host):
+        url = f"oci://{host}/owner/image:v1"
+        right = docker_config(host, "user", "password")
+        await bench.fetched(url, secret=right)
+        for wrong in (docker_config("other", "user", "password"), None):
+            outcome = await bench.refused(url, secret=wrong)
+            assert outcome.reason == "could not fetch Wasm OCI image: status 401"
+
+
+@pytest.mark.parametrize(
+    "secret", ["null", "hidden", '{"auths": {"127.0.0.1": {"auth": "hidden!"}}}']
+)
+async def test_a_secret_that_is_none_is_not_quoted(tmp_path: Path, secret: str) -> None:
+    async with fetching(tmp_path) as bench:
+        outcome = await bench.refused("oci://127.0.0.1/owner/image:v1", secret=secret)
+
+    assert outcome.reason.startswith("could not fetch Wasm OCI image: pull secret: ")
+    assert "hidden" not in outcome.reason
+
+
+async def test_without_secret_dockers_configuration_counts(tmp_path: Path) -> None:
+    registry = FakeRegistry(user=("user", "password"))
+    registry.push_docker("v1")
+    environ: dict[str, str] = {"DOCKER_CONFIG": str(tmp_path)}
+    async with pulling(tmp_path, registry, environ=environ) as (bench, host):
+        url = f"oci://{host}/owner/image:v1"
+        (tmp_path / "config.json").write_text(docker_config(host, "user", "password"))
+        await bench.fetched(url)
+        (tmp_path / "config.json").write_text("hidden")
+        outcome = await bench.refused(url)
+        (tmp_path / "config.json").rename(tmp_path / "auth")
+        environ["REGISTRY_AUTH_FILE"] = str(tmp_path / "auth")
+        (tmp_path / "auth").write_text(docker_config(f"{host}/owner/image", "user", "password"))
+        await bench.fetched(url)
+
+    assert outcome.reason == (
+        "could not fetch Wasm OCI image: docker config: expected a docker config in JSON"
+    )
+
+
+def with_token(registry: FakeRegistry, host: str, name: str = PUBLIC) -> str:
+    """Have a registry want a token, from a public name that stands for itself; return a secret."""
+    registry.user = ("user", "password")
+    registry.realm = f"http://{name}:{host.rpartition(':')[2]}/token"
+    return docker_config(host, "user", "password")
+
+
+async def test_a_token_is_got_with_a_password(tmp_path: Path) -> None:
+    """T-W13: from a public host."""
+    registry = FakeRegistry()
+    registry.push_docker("v1")
+    async with pulling(tmp_path, registry) as (bench, host):
+        secret = with_token(registry, host)
+        await bench.fetched(f"oci://{host}/owner/image:v1", secret=secret)
+        without = await bench.refused(f"oci://{host}/owner/image:v1")
+
+    assert "/token" in registry.paths
+    assert without.reason == "could not fetch Wasm OCI image: no token: status 401"
+
+
+async def test_a_token_is_got_with_an_identity_token(tmp_path: Path) -> None:
+    registry = FakeRegistry(identity_token="an-identity")  # noqa: S106 - of nobody
+    registry.push_docker("v1")
+    async with pulling(tmp_path, registry) as (bench, host):
+        with_token(registry, host)
+        secret = json.dumps({"auths": {host: {"identitytoken": "an-identity"}}})
+        await bench.fetched(f"oci://{host}/owner/image:v1", secret=secret)
+
+
+async def test_a_registry_token_is_one(tmp_path: Path) -> None:
+    registry = FakeRegistry()
+    registry.push_docker("v1")
+    async with pulling(tmp_path, registry) as (bench, host):
+        with_token(registry, host)
+        secret = json.dumps({"auths": {host: {"registrytoken": "a-token"}}})
+        await bench.fetched(f"oci://{host}/owner/image:v1", secret=secret)
+
+    assert "/token" not in registry.paths
+
+
+@pytest.mark.parametrize(
+    "realm", ["http://169.254.169.254/t", "http://localhost/t", "file:///t", "http://10.0.0.1/t"]
+)
+async def test_a_password_is_not_sent_nearby(tmp_path: Path, realm: str) -> None:
+    """T-W13."""
+    registry = FakeRegistry(user=("user", "password"), realm=realm)
+    registry.push_docker("v1")
+    async with pulling(tmp_path, registry) as (bench, host):
+        secret = docker_config(host, "user", "password")
+        outcome = await bench.refused(f"oci://{host}/owner/image:v1", secret=secret)
+
+    assert f"realm '{realm}'" in outcome.reason
+    assert set(registry.authorizations) == {""}
+
+
+async def test_another_host_is_not_sent_the_password(tmp_path: Path) -> None:
+    registry = FakeRegistry(user=("user", "password"))
+    registry.push_docker("v1")
+    blobs: list[str] = []
+
+    async def serve_blob(request: web.BaseRequest) -> web.Response:
+        blobs.append(request.headers.get("Authorization", ""))
+        return web.Response(body=tar_gz(("plugin.wasm", MODULE)))
+
+    async with web_server(serve_blob) as port, pulling(tmp_path, registry) as (bench, host):
+        registry.blob_host = f"http://blobs.example.com:{port}"
+        secret = docker_config(host, "user", "password")
+        await bench.fetched(f"oci://{host}/owner/image:v1", secret=secret)
+
+    assert blobs == [""]
+
+
+# With and without TLS.
+
+
+async def test_with_tls_the_certificate_counts(tmp_path: Path) -> None:
+    registry = FakeRegistry()
+    registry.push_docker("v1")
+    (tmp_path / "cache").mkdir()
+    names = {"registry.example.com": "127.0.0.1"}
+    async with web_server(registry, tls=server_context(tmp_path)) as port:
+        host = f"registry.example.com:{port}"
+        async with fetching(tmp_path / "cache", names=names) as bench:
+            outcome = await bench.refused(f"oci://{host}/owner/image:v1")
+        async with fetching(tmp_path / "cache", names=names, insecure=(host,)) as bench:
+            await bench.fetched(f"oci://{host}/owner/image:v1")
+
+    assert "certificate is refused" in outcome.reason
+
+
+async def test_a_registry_that_answers_in_http_is_asked_in_http(tmp_path: Path) -> None:
+    registry = FakeRegistry()
+    registry.push_docker("v1")
+    async with pulling(tmp_path, registry) as (bench, host):
+        await bench.fetched(f"oci://{host.replace('127.0.0.1', PUBLIC)}/owner/image:v1")
+
+
+@asynccontextmanager
+async def silent_in_tls(port: int) -> AsyncIterator[int]:
+    """Pass connections on to a port, but for those that begin with TLS; yield a port."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = await reader.read(65536)
+        if first.startswith(b"GET"):
+            back, forth = await asyncio.open_connection("127.0.0.1", port)
+            forth.write(first)
+            writer.write(await back.read())
+            forth.close()
+        else:
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_a_registry_nearby_that_is_silent_in_tls_is_asked_in_http(tmp_path: Path) -> None:
+    """A TLS greeting that nobody answers, as behind some load balancers."""
+    registry = FakeRegistry()
+    registry.push_docker("v1")
+    async with (
+        web_server(registry) as port,
+        silent_in_tls(port) as front,
+        fetching(tmp_path) as bench,
+    ):
+        await bench.fetched(f"oci://127.0.0.1:{front}/owner/image:v1")
+
+
+async def test_a_registry_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None:
+    async with fetching(tmp_path, names={PUBLIC: "127.0.0.1"}) as bench:
+        near = await bench.refused("oci://127.0.0.1:1/owner/image:v1")
+        far = await bench.refused(f"oci://{PUBLIC}:1/owner/image:v1")
+        blocked = await bench.refused("oci://169.254.169.254/owner/image:v1")
+
+    assert "https: " in near.reason
+    assert "http: " in near.reason
+    assert far.reason.startswith("could not fetch Wasm OCI image: ")
+    assert "169.254.0.0/16" in blocked.reason
+    assert bench.pauses == []
