@@ -43,6 +43,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "pilot_xds_recv_max": Family(
         "gauge", "The largest size in bytes of a message received from Envoy so far."
     ),
+    "xds_serving_cached": Family(
+        "gauge", "Whether Envoy has what the cache held, in place of an answer upstream."
+    ),
     "xds_proxy_responses": Family("counter", "The total number of xDS responses received."),
     "num_outgoing_requests": Family("counter", "The total number of requests to the CA."),
     "num_failed_outgoing_requests": Family(

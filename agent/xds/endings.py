@@ -45,6 +45,8 @@ class Ending(NamedTuple):
 
 #: A newer stream took over: the older client sees success.
 REPLACED: Final = Ending(OK, "")
+#: From the cache to the control plane, by way of Envoy.
+HANDED_OVER: Final = Ending(OK, "control plane can be reached again")
 SHUT_DOWN: Final = Ending(UNAVAILABLE, "agent is shutting down")
 #: Envoy half-closed, or its connection went away.
 ENVOY_LEFT: Final = Ending(OK, "", ENVOY, "cancelled")

@@ -76,12 +76,15 @@ class Relay:
         self._overlap_logged = -OVERLAP_LOG_SECONDS
         self._problems: dict[str, str] = {}
         self._last_error: dict[str, object] | None = None
+        #: Of what changes with time.
+        self.remarks: list[Callable[[], str | None]] = []
         #: Takes why the application is not healthy, none where it is, for the control plane.
         self.report_health: Callable[[str | None], None] = lambda _: None
 
     def problem(self) -> str | None:
         """Return what is wrong now, for people; none if nothing is."""
-        return "; ".join(self._problems.values()) or None
+        remarks = (remark() for remark in self.remarks)
+        return "; ".join(filter(None, (*self._problems.values(), *remarks))) or None
 
     def connection(self) -> dict[str, object]:
         """Return, as JSON has it, who answers Envoy and whether it does; times are Unix seconds."""
@@ -160,7 +163,7 @@ class Relay:
         if taken_over.done():
             return taken_over.result()
         session = await backend.open(kind, downstream, number)
-        return session if isinstance(session, Ending) else await _run(session, taken_over)
+        return session if isinstance(session, Ending) else await run_session(session, taken_over)
 
     def _take_over(self, successor: asyncio.Future[Ending] | None, ending: Ending) -> None:
         current, self._current = self._current, successor
@@ -186,7 +189,7 @@ class Relay:
         log.log(level, "stream ended stream=%d code=%s details=%r%s", number, code, details, more)
 
 
-async def _run(session: Session, taken_over: asyncio.Future[Ending]) -> Ending:
+async def run_session(session: Session, taken_over: asyncio.Future[Ending]) -> Ending:
     """Run the pumps until one has a verdict, or a newer stream takes over."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -254,6 +257,13 @@ async def serving(
                 rng=rng,
             )
             relay.report_health = upstream.report_health
+            if settings.cache.directory:
+                from agent.xds.cache.run import caching  # noqa: PLC0415 - few pods ask for it
+
+                backend = cached = await stack.enter_async_context(
+                    caching(settings.cache, control_plane, upstream)
+                )
+                relay.remarks.append(cached.problem)
 
         async def serve(kind: Kind, downstream: Downstream) -> Ending:
             return await relay.serve(backend, kind, downstream)

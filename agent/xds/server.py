@@ -4,9 +4,9 @@ Source: xds-identity-dns.md sections 1.3 and 2.1.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 
@@ -25,22 +25,14 @@ SILENT_LIMIT_BYTES: Final = 64 * 1024 * 1024
 GONE_SECONDS: Final = 0.1
 
 
-class Downstream:
-    """Envoy's end of a stream; `limit_bytes` is what one of its messages may have."""
+class Downstream(NamedTuple):
+    """Envoy's end of a stream."""
 
-    def __init__(self, context: "Context[bytes, bytes]", limit_bytes: int) -> None:
-        self._context = context
-        self.limit_bytes = limit_bytes
-        #: Sends one response; the bound method itself, so that no frame of ours holds the message.
-        self.write = context.write
-
-    async def read(self) -> bytes | None:
-        """Return the next request; none once Envoy has half-closed."""
-        try:
-            raw: Any = await self._context.read()
-        except grpc.aio.BaseError:
-            return None  # the server was stopped
-        return None if raw is EOF else raw
+    #: Returns the next request; none once Envoy has half-closed.
+    read: Callable[[], Coroutine[Any, Any, bytes | None]]
+    #: Sends one response.
+    write: Callable[[bytes], Coroutine[Any, Any, None]]
+    limit_bytes: int  #: of one of Envoy's messages
 
 
 Handle = Callable[[Kind, Downstream], Awaitable[Ending]]
@@ -91,10 +83,23 @@ def _serve(
     async def serve(context: "Context[bytes, bytes]") -> None:
         # At once: grpc could not end a stream whose first write, with these, still waits.
         await context.send_initial_metadata(())
-        ending = await handle(kind, Downstream(context, limit_bytes))
+        # The bound method itself, so that no frame of ours holds the message.
+        downstream = Downstream(_reader(context), context.write, limit_bytes)
+        ending = await handle(kind, downstream)
         if ending.counter == ENVOY:
             await asyncio.sleep(GONE_SECONDS)
         context.set_code(STATUS[ending.code])
         context.set_details(ending.details)
 
     return serve
+
+
+def _reader(context: "Context[bytes, bytes]") -> Callable[[], Coroutine[Any, Any, bytes | None]]:
+    async def read() -> bytes | None:
+        try:
+            raw: Any = await context.read()
+        except grpc.aio.BaseError:
+            return None  # the server was stopped
+        return None if raw is EOF else raw
+
+    return read

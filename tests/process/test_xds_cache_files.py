@@ -33,7 +33,7 @@ def accepted(push: int, body: bytes, version: str = "7") -> tuple[Stage, Accept]
     """Return what follows from a cluster that was pushed and accepted."""
     resource = Resource(CLUSTER, "one", version, body)
     raw = write_response(Kind.DELTA, CLUSTER, version="", nonce="n", resources=[resource])
-    return Stage(push, Kind.DELTA, CLUSTER, raw), Accept(push, CLUSTER, replaces=False)
+    return Stage(push, Kind.DELTA, CLUSTER, raw), Accept(push, CLUSTER, replaces=True)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, assert_never
 
 from agent.wire import WireError
 from agent.xds.cache.entries import entries
-from agent.xds.cache.ledger import Accept, Change, Discard, Forget, Retain, Stage
+from agent.xds.cache.ledger import Accept, Change, Discard, Drop, Forget, Retain, Stage
 from agent.xds.discovery import Resource
 from agent.xds.snapshot import Snapshot
 
@@ -188,6 +188,8 @@ class Store:
                 self._delete(type_url, "name NOT IN (SELECT value FROM json_each(?))", names)
             case Forget(type_url, names):
                 self._delete(type_url, "name IN (SELECT value FROM json_each(?))", names)
+            case Drop(type_url):
+                self._drop(self._type(type_url))
             case _:
                 assert_never(change)
 
@@ -202,6 +204,7 @@ class Store:
             self._database.executemany("INSERT OR REPLACE INTO resource VALUES (?,?,?,?,?,?)", rows)
         except WireError as error:
             log.debug("! not kept type=%s reason=%r", type_url, str(error))
+            self._database.execute("DELETE FROM resource WHERE push = ?", (-push,))
             return
         self._staged.add(push)
 
@@ -209,9 +212,12 @@ class Store:
         push, type_url, replaces = accept
         execute = self._database.execute
         kind = self._type(type_url)
-        is_whole = push in self._staged
+        if push not in self._staged:
+            # What was accepted and not understood is not known any more.
+            self._drop(kind)
+            return
         self._staged.discard(push)
-        if replaces or not is_whole:
+        if replaces:
             execute("DELETE FROM resource WHERE type = ? AND push > 0", (kind,))
         else:
             execute(
@@ -219,12 +225,14 @@ class Store:
                 " AND name IN (SELECT name FROM resource WHERE push = ?)",
                 (kind, -push),
             )
-        # What was accepted and not understood is not known any more.
-        execute("UPDATE type SET accepted = ? WHERE id = ?", (is_whole, kind))
-        execute(
-            "DELETE FROM resource WHERE push = ? AND (body IS NULL OR ?)", (-push, not is_whole)
-        )
+        execute("DELETE FROM resource WHERE push = ? AND body IS NULL", (-push,))
         execute("UPDATE resource SET push = ? WHERE push = ?", (push, -push))
+        # Without the rest of it, a part of a type is as good as nothing.
+        execute("UPDATE type SET accepted = 1 WHERE id = ? AND (accepted OR ?)", (kind, replaces))
+
+    def _drop(self, kind: int) -> None:
+        self._database.execute("DELETE FROM resource WHERE type = ? AND push > 0", (kind,))
+        self._database.execute("UPDATE type SET accepted = 0 WHERE id = ?", (kind,))
 
     def _delete(self, type_url: str, which: str, names: Sequence[str]) -> None:
         self._database.execute(

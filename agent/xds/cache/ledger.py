@@ -23,7 +23,7 @@ from agent.xds.discovery import (
     read_request,
     read_subscription,
 )
-from agent.xds.resources import ENVOY_PREFIX, SECRET, WORKLOAD
+from agent.xds.resources import ENVOY_PREFIX, LISTENER, SECRET, WORKLOAD
 from agent.xds.snapshot import WILDCARD
 
 
@@ -64,7 +64,13 @@ class Forget(NamedTuple):
     names: tuple[str, ...]
 
 
-Change = Stage | Accept | Discard | Retain | Forget
+class Drop(NamedTuple):
+    """Nothing is known of a type any more."""
+
+    type_url: str
+
+
+Change = Stage | Accept | Discard | Retain | Forget | Drop
 
 
 def is_kept(kind: Kind, type_url: str) -> bool:
@@ -72,6 +78,23 @@ def is_kept(kind: Kind, type_url: str) -> bool:
     if type_url == WORKLOAD:
         return kind is Kind.DELTA  # a SotW response does not say by which name it was asked for
     return type_url.startswith(ENVOY_PREFIX) and type_url != SECRET
+
+
+def has_configuration(kind: Kind, raw: bytes) -> bool:
+    """Return whether a request shows an Envoy that has listeners, and so a configuration.
+
+    Raises:
+        WireError: it cannot be read.
+    """
+    request = read_request(kind, raw)
+    return request.type_url == LISTENER and _has_some(kind, request, raw)
+
+
+def _has_some(kind: Kind, request: Request, raw: bytes) -> bool:
+    if kind is Kind.SOTW:
+        return bool(request.version)
+    versions = REQUEST[kind].initial_versions
+    return any(number == versions for number, *_ in fields(raw))
 
 
 class _Type:
@@ -134,12 +157,11 @@ class Ledger:
         return [Discard(push) for push in pending]
 
     def _begin(self, request: Request, raw: bytes) -> _Type:
+        is_new = not _has_some(self._kind, request, raw)
         if self._kind is Kind.DELTA:
-            versions = REQUEST[self._kind].initial_versions
-            has_some = any(number == versions for number, *_ in fields(raw))
-            return _Type(is_new=not has_some, wildcard=False)
+            return _Type(is_new=is_new, wildcard=False)
         names = read_subscription(self._kind, raw).names
-        return _Type(is_new=not request.version, wildcard=not names or WILDCARD in names)
+        return _Type(is_new=is_new, wildcard=not names or WILDCARD in names)
 
     def _answered(self, state: _Type, request: Request) -> list[Change]:
         push = state.pending.pop(request.nonce, None)
