@@ -30,6 +30,7 @@ COMMANDS = {
     "dns": ("agent.dns.cli", "main", (), "look a name up as the pod does, and say why so"),
     "xds": ("agent.query.cli", "main", (), "show what Envoy is given, and what it makes of it"),
     "inject": ("agent.inject.cli", "inject", (), "write manifests with the agent in every pod"),
+    "injector": ("agent.inject.webhook.cli", "injector", (), "be the webhook that does so"),
     "demo": ("agent.demo.cli", "main", (), "show a captured pod in throw-away namespaces"),
     "version": ("agent.cli", "version", (), "print build information"),
     "help": ("agent.cli", "help_command", (), "print help on a command"),

@@ -25,6 +25,8 @@ NUMBERS: Final = {
     ),
 }
 STRING: Final = "tag:yaml.org,2002:str"
+#: Text that is read as text without quotes, or that the library quotes by itself.
+UNQUOTED: Final = (STRING, "tag:yaml.org,2002:yaml")
 LONG_LINES: Final = 1 << 20
 
 
@@ -124,7 +126,7 @@ def _dumper() -> type[Any]:
             return True
 
     def text(dumper: Any, value: str) -> object:  # noqa: ANN401 - either
-        is_plain = dumper.resolve(yaml.ScalarNode, value, (True, False)) == STRING
+        is_plain = dumper.resolve(yaml.ScalarNode, value, (True, False)) in UNQUOTED
         style = "|" if "\n" in value else None if is_plain else '"'
         return dumper.represent_scalar(STRING, value, style=style)
 

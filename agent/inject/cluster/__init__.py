@@ -1,0 +1,1 @@
+"""What the injector knows of its cluster: kubelet versions, namespaces, ProxyConfig resources."""
