@@ -73,7 +73,11 @@ def inject(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         for problem in getattr(error, "problems", [str(error)]):
             sys.stderr.write(f"Error: {problem}\n")
         return FAILED
-    sys.stdout.write(output)
+    try:
+        sys.stdout.write(output)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read has seen enough
+        return 1
     return 0
 
 
@@ -145,11 +149,14 @@ def _read(name: str) -> str:
     if name != "-":
         return read_text(name)
     try:
-        return sys.stdin.buffer.read().decode()
+        with open(0, "rb", closefd=False) as stream:  # noqa: PTH123 - a descriptor
+            return stream.read().decode()
+    except OSError as error:
+        reason = (error.strerror or "").lower()
+        raise SettingsError([f"cannot read standard input: {reason}"]) from error
     except UnicodeDecodeError as error:
-        raise SettingsError(
-            [f"standard input: expected UTF-8: byte {error.start} is none"]
-        ) from error
+        problem = f"standard input: expected UTF-8: byte {error.start} is none"
+        raise SettingsError([problem]) from error
 
 
 def _as_yaml(outcome: _Outcome) -> str:

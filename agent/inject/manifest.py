@@ -60,7 +60,7 @@ def inject_document(document: Any, context: Context, depth: int = 0) -> Result: 
         return _inject_list(document, context, depth)
     kind = kind_of(document)
     if kind is None:
-        return Result(None, None, _version_warning(document))
+        return Result(None, None, _version_warning(document, context))
     problems: list[str] = []
     before = normal(document, kind.struct, "", problems)
     name = describe(before, context)
@@ -73,7 +73,8 @@ def inject_document(document: Any, context: Context, depth: int = 0) -> Result: 
 
 def describe(document: Mapping[str, Any], context: Context) -> str:
     """Return how messages call an object, such as 'Deployment prod/web'."""
-    metadata = document.get("metadata") or {}
+    metadata = document.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
     name = metadata.get("name") or metadata.get("generateName") or "without a name"
     namespace = metadata.get("namespace") or context.namespace
     return f"{document.get('kind')} {f'{namespace}/' if namespace else ''}{name}"
@@ -155,15 +156,15 @@ def _located(problem: str, kind: Kind) -> str:
     return f"{prefix}{problem}" if problem.startswith("spec.") else problem
 
 
-def _version_warning(document: object) -> tuple[str, ...]:
+def _version_warning(document: object, context: Context) -> tuple[str, ...]:
     """Return what to say of something that looks like a workload and is none."""
     if not isinstance(document, dict) or document.get("kind") not in KINDS:
         return ()
     version, versions = document.get("apiVersion"), KINDS[document["kind"]][0]
     if isinstance(version, str) and version.partition("/")[0] not in _groups(versions):
         return ()  # another project's kind of that name
-    kind = document["kind"]
-    return (f"{kind}: apiVersion={version!r}: expected {versions[0]}; it passes unchanged",)
+    name = describe(document, context)
+    return (f"{name}: apiVersion={version!r}: expected {versions[0]}; it passes unchanged",)
 
 
 def _groups(versions: Sequence[str]) -> set[str]:

@@ -66,11 +66,12 @@ def parse(document: Text) -> Any:  # noqa: ANN401 - YAML enters
         value = _json(document.text)
         value = yaml.load(document.text, Loader=_loader()) if value is None else value  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
-        raise ValueError(_place(error, document.line)) from None
+        raise ValueError(_place(error, document)) from None
     except YAML_TROUBLE as error:
-        raise ValueError(f"expected YAML: {type(error).__name__}") from None
+        raise ValueError(f"{_begin(document)}: expected YAML: {type(error).__name__}") from None
     if not 0 < count_values(value) <= MOST_VALUES:
-        raise ValueError(f"expected at most {MOST_VALUES} values; its aliases stand for more")
+        most = f"expected at most {MOST_VALUES} values; its aliases stand for more"
+        raise ValueError(f"{_begin(document)}: {most}")
     return _with_text_keys(value)
 
 
@@ -134,13 +135,19 @@ def _dumper() -> type[Any]:
     return Dumper
 
 
-def _place(error: Any, line: int) -> str:  # noqa: ANN401 - of the library
+def _begin(document: Text) -> str:
+    return f"the document in line {document.line + 1}"
+
+
+def _place(error: Any, document: Text) -> str:  # noqa: ANN401 - of the library
     mark = getattr(error, "problem_mark", None)
     problem = " ".join(str(getattr(error, "problem", None) or "unreadable").split())
     if not mark:
-        return f"expected YAML: {problem}"
-    hint = "; indent with spaces" if "'\\t'" in problem else ""
-    return f"line {line + mark.line + 1}, column {mark.column + 1}: {problem}{hint}"
+        return f"{_begin(document)}: expected YAML: {problem}"
+    lines = document.text.splitlines()
+    has_tab = mark.line < len(lines) and "\t" in lines[mark.line][: mark.column + 1]
+    hint = "; indent with spaces, not tabs" if has_tab else ""
+    return f"line {document.line + mark.line + 1}, column {mark.column + 1}: {problem}{hint}"
 
 
 def _with_text_keys(value: Any) -> Any:  # noqa: ANN401 - YAML
