@@ -49,6 +49,7 @@ class Gate:
         try:
             _remove_leftovers(path)
             _write(self._plain, text, mode=0o600, owner=owner)
+            _let_go(path)
             _unlink(path)
             os.mkfifo(path, 0o600)
             if owner:
@@ -109,11 +110,7 @@ class Gate:
     def remove(self) -> None:
         """Remove the files; an Envoy still at the gate reads an empty file and exits with 1."""
         self._close()
-        if _is_fifo(self.path):
-            # Both ends in one hand never wait, and let go whoever waits in open().
-            both_ends = os.open(self.path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            _clear(self.path)
-            os.close(both_ends)
+        _let_go(self.path)
         _clear(self.path)
         _clear(self._plain)
 
@@ -217,6 +214,14 @@ def _write(path: str, text: str, *, mode: int, owner: tuple[int, int] | None) ->
         if owner:
             os.fchown(descriptor, *owner)
         file.write(text)
+
+
+def _let_go(path: str) -> None:
+    """Have whoever waits at a gate read an empty file, such as the Envoy of a killed agent."""
+    if _is_fifo(path):
+        both_ends = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # which never waits
+        _clear(path)
+        os.close(both_ends)
 
 
 def _is_fifo(path: str) -> bool:

@@ -16,6 +16,12 @@ from agent.errors import EnvoyError, SystemRefusedError
 
 #: Ties Envoy's life to the agent's: the kernel kills it when the agent is gone, however it went.
 PARENT_DEATH: Final = "setpriv"
+#: Between the spawn and that tie the agent may die, and its Envoy would wait at the gate for ever;
+#: so it looks whose child it is, once it is tied. Source: prctl(2), PR_SET_PDEATHSIG.
+SHELL: Final = "sh"
+STILL_OURS: Final = '[ "$PPID" = "$0" ] && exec "$@"'
+#: Variables that a shell has for itself; it also drops those whose names it cannot use.
+SHELLS_OWN: Final = frozenset(("IFS", "OPTIND", "PPID"))
 PORT_LOOK_SECONDS: Final = 0.01
 #: What the agent passes on: Envoy reopens its access logs.
 FORWARDED: Final = (signal.SIGUSR1, signal.SIGHUP)
@@ -77,11 +83,12 @@ def spawn(
     tool = _find(PARENT_DEATH, environ.get("PATH") or os.defpath)
     if not tool:
         raise EnvoyError(f"{PARENT_DEATH} not found in PATH; install util-linux")
+    check = _check_parent(environ)
     become = () if user is None else (f"--reuid={user[0]}", f"--regid={user[1]}", "--clear-groups")
     try:
         pid = os.posix_spawn(
             tool,
-            [PARENT_DEATH, "--pdeathsig", "KILL", *become, "--", binary, *arguments],
+            [PARENT_DEATH, "--pdeathsig", "KILL", *become, "--", *check, binary, *arguments],
             environ,
             file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
             setsigmask=[],
@@ -89,6 +96,16 @@ def spawn(
     except OSError as error:
         raise EnvoyError(f"cannot start Envoy through {tool}: {error.strerror}") from error
     return Envoy(pid)
+
+
+def _check_parent(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what goes on only as our child; nothing where it would cost Envoy a variable."""
+    shell = _find(SHELL, environ.get("PATH") or os.defpath)
+    names = environ.keys()
+    passes_all = all(name.isascii() and name.isidentifier() for name in names - SHELLS_OWN)
+    if not shell or not passes_all or SHELLS_OWN & names:
+        return ()
+    return (shell, "-c", STILL_OURS, str(os.getpid()))
 
 
 class Orphans:

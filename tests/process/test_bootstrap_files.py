@@ -12,6 +12,7 @@ import pytest
 
 from bootstrap.errors import BootstrapError
 from bootstrap.files import Gate, make_gate, read_mesh_config, read_pod_file, write_atomic
+from tests.waiting import block_until
 
 #: Stands at the gate like Envoy: says when it is about to open the file, then repeats it.
 READER = "import sys; print('here', flush=True); sys.stdout.write(open(sys.argv[1]).read())"
@@ -66,6 +67,22 @@ def write_all(gate: Gate) -> None:
         selector.register(gate.fileno(), selectors.EVENT_WRITE)
         while not gate.write():
             assert selector.select(timeout=10)
+
+
+def test_whoever_waits_at_the_gate_of_a_killed_agent_is_let_go(
+    path: Path, children: list[subprocess.Popen[str]]
+) -> None:
+    make_gate(str(path), "old")
+    child = start(children, READER, path)
+    assert child.stdout
+    assert child.stdout.readline() == "here\n"
+    state = Path(f"/proc/{child.pid}/stat")
+    block_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "S")
+
+    gate = make_gate(str(path), "new")
+
+    assert child.communicate(timeout=10)[0] == ""
+    gate.remove()
 
 
 def test_envoy_waits_until_the_gate_opens(

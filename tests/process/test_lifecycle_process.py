@@ -13,6 +13,8 @@ from agent.errors import EnvoyError, SystemRefusedError
 from agent.lifecycle.process import check_ports, spawn
 from tests.fakes.supervised import FAKE
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_orphans_are_reaped_and_children_left_to_their_owners() -> None:
     """A child that is dead for the first time may be waited for by whoever started it."""
@@ -71,6 +73,58 @@ def test_an_envoy_dies_with_whoever_started_it(tmp_path: Path) -> None:
     # Both held our pipe as their stdout: its end means that both are gone.
     assert os.read(read_end, 1) == b""
     os.close(read_end)
+
+
+#: Stands for setpriv where the agent dies before it has done its work: it waits for that, and then
+#: goes on with what stands behind its own arguments.
+LATE = """#!/bin/sh
+agent=$PPID
+while [ "$1" != -- ]; do shift; done
+shift
+touch here
+while kill -0 "$agent"; do :; done 2>/dev/null
+exec "$@"
+"""
+
+
+def test_an_envoy_whose_agent_died_before_the_two_were_tied_does_not_start(tmp_path: Path) -> None:
+    """Case D26."""
+    setpriv = tmp_path / "setpriv"
+    setpriv.write_text(LATE)
+    setpriv.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    script = (
+        "import os, sys; from agent.lifecycle.process import spawn;"
+        f"spawn('/bin/touch', ['started'], {{'PATH': {path!r}}});"
+        "\nwhile not os.path.exists('here'): pass"
+        "\nos.kill(os.getpid(), 9)"
+    )
+
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as child:
+        child.wait(30)
+        assert child.stdout
+        # All of them hold the pipe of the output, whose end means that all are gone.
+        assert child.stdout.read() == b""
+
+    assert (tmp_path / "here").exists()
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize(
+    "odd", [{"app.kubernetes.io/name": "a"}, {"IFS": "x"}, {"LINES": "two\nlines"}]
+)
+def test_envoy_has_every_variable(odd: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
+    environ = {"PATH": os.environ["PATH"], **odd}
+
+    assert spawn("/usr/bin/env", ["-0"], environ).reap() == 0
+
+    pairs = (line.split("=", 1) for line in capfd.readouterr().out.split("\0") if line)
+    assert {name: value for name, value in pairs if name not in ("PWD", "SHLVL", "_")} == environ
 
 
 @pytest.mark.root
