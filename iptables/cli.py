@@ -42,7 +42,9 @@ SUMMARY: Final = (
     "ISTIO_OUTBOUND_OWNER_GROUPS (*) and ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE, groups whose\n"
     "outbound traffic is captured, or not; DRY_RUN_FILE_PATH, a file for a dry run's transcript;\n"
     f"{config.ALL_IDENTITIES} (false), loopback calls of every proxy identity\n"
-    "are captured, not only those of the first."
+    "are captured, not only those of the first;\n"
+    f"{config.DNS_EXCLUSIONS} (false), what is excluded from capture is excluded from\n"
+    "DNS capture too."
 )
 
 

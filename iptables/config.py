@@ -40,6 +40,9 @@ LOOPBACK_LENGTHS: Final = range(8, 33)
 #: Emit every proxy identity's loopback rules before those that let others go. Off, the rules are
 #: the reference's, where the first identity shadows the rest. Source: section 17.6 and 17.7.
 ALL_IDENTITIES: Final = "AGENT_CAPTURE_ALL_PROXY_IDENTITIES"
+#: Leave alone the DNS of everything that is excluded from capture. Off, excluded destinations are
+#: asked through the agent all the same, as in the reference. Source: section 17.17.
+DNS_EXCLUSIONS: Final = "AGENT_CAPTURE_DNS_EXCLUSIONS"
 
 
 class Listeners(NamedTuple):
@@ -91,6 +94,7 @@ class DnsCapture(NamedTuple):
 
     is_all: bool = False
     servers: Servers = Servers()
+    has_exclusions: bool = False  #: see DNS_EXCLUSIONS
 
 
 class CaptureConfig(NamedTuple):
@@ -204,12 +208,13 @@ def _config(
             f"IPv6 traffic of {families.uncaptured_ipv6} bypasses Envoy: "
             "--dual-stack or ISTIO_DUAL_STACK=true captures it"
         )
+    dns = _dns(flags, facts, families, reader, warnings)
     return CaptureConfig(
         listeners=_listeners(flags, reader),
         proxy=_proxy(flags, environ, facts, reader),
         inbound=_inbound(flags, reader),
         outbound=_outbound(flags, environ, reader),
-        dns=_dns(flags, facts, families, reader, warnings),
+        dns=dns and dns._replace(has_exclusions=_switch(environ, DNS_EXCLUSIONS, reader)),
         exclude_interfaces=_items(flags, reader, "istio-exclude-interfaces", lists.interface),
         virtual_interfaces=_items(flags, reader, "kube-virt-interfaces", lists.interface),
         drop_invalid=flags.is_on("drop-invalid"),
@@ -245,13 +250,17 @@ def _proxy(
     if needs_account(flags):
         uids = (str(account.uid),) if account else (PROXY_ID,)
         gids = gids or ((str(account.gid),) if account else (PROXY_ID,))
-    switch = environ.get(ALL_IDENTITIES, "false")
+    return Proxy(uids, gids or uids, all_identities=_switch(environ, ALL_IDENTITIES, reader))
+
+
+def _switch(environ: Mapping[str, str], name: str, reader: ListReader) -> bool:
+    """Return a boolean that no flag sets, off unless given."""
+    text = environ.get(name, "false")
     try:
-        all_identities = parse_bool(switch)
+        return parse_bool(text)
     except ValueError as error:
-        reader.problems.append(f"{ALL_IDENTITIES}={switch!r}: {error}")
-        all_identities = False
-    return Proxy(uids=uids, gids=gids or uids, all_identities=all_identities)
+        reader.problems.append(f"{name}={text!r}: {error}")
+        return False
 
 
 def _inbound(flags: Parsed, reader: ListReader) -> Inbound:

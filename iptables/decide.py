@@ -25,6 +25,10 @@ SAME: Final = "Found compatible residues of old iptables rules/chains, reconcili
 DRIFTED: Final = "Found residues of old iptables rules/chains, reconciliation is recommended"
 
 
+UNCERTAIN: Final = (
+    "IPv{}: {} {} keeps '{}', which others may have put there: if it is of an interface that was "
+    "excluded or virtual before, --cleanup-only with that interface removes it too"
+)
 INSTALL: Final = (
     ": install the package iptables, or python-iptables (mesh-agent[libiptc]), "
     "or nftables for --native-nftables"
@@ -141,6 +145,7 @@ def decide(
     else:
         notes += [_left_alone(held.store) for held in aside if not held.own.is_empty]
         changes = _installations(found, actions, notes)
+    notes += _uncertain(changes)
     return Decision(tuple(changes), tuple(notes), tuple(each.chosen for each in found))
 
 
@@ -226,6 +231,19 @@ def _removals(holdings: Sequence[Holding]) -> list[Change]:
         Change(store, installed.replace(own, ()), (), own)
         for store, own in holdings
         if not own.is_empty
+    ]
+
+
+def _uncertain(changes: Sequence[Change]) -> list[Note]:
+    """Return warnings of rules that stay where others of ours go, and may be ours as well."""
+    return [
+        Note("warn", UNCERTAIN.format(change.store.family, *hook[:2], hook.spec))
+        for change in changes
+        if not change.before.is_empty
+        for hook in ownership.look_alikes(
+            installed.parse_saved(change.store.dump),
+            change.before,
+        )
     ]
 
 

@@ -2,8 +2,8 @@
 
 All chains named ISTIO_... are, and every jump to one. In built-in chains so are the planned rules
 without a jump, if anything else in their table is; and what looks like TPROXY's rules where that
-was installed, whatever the configuration was. Another rule without a jump that an older
-configuration put there cannot be told from a foreign one, and is left.
+was installed, whatever the configuration was. What an older configuration put there for an
+interface cannot be told from a foreign rule, and is left: see `look_alikes`.
 
 Source: traffic-capture.md sections 9.5, 15 and 17.4.
 """
@@ -19,6 +19,8 @@ from iptables.plan import IPV4, plan
 from iptables.rules import BUILT_IN_CHAINS, Jump, Rule, Table
 
 PREFIX: Final = "ISTIO_"
+#: Where interfaces have rules, and by which option. Source: traffic-capture.md section 5.2.
+INTERFACE_RULES: Final = (("PREROUTING", "-i"), ("OUTPUT", "-o"))
 AMBIENT_CHAIN: Final = "ISTIO_PRERT"  # of the node agent, which owns ISTIO_OUTPUT beside it
 
 
@@ -49,6 +51,28 @@ def find_own(saved: Saved, planned: Sequence[Table], names: Names = NO_NAMES) ->
             continue  # a rule like one of ours is foreign then: each table changes as a whole
         hooks += _hooks(place, specs, wanted.get(place, ()), shapes.get(place, set()), names)
     return Own(chains, tuple(hooks))
+
+
+def look_alikes(saved: Saved, own: Own) -> list[Hook]:
+    """Return rules that are not known to be ours, but look like those of an excluded interface.
+
+    Source: traffic-capture.md section 9.5: such rules cannot be attributed and are left.
+    """
+    ours = {(hook.table, hook.chain, hook.position) for hook in own.hooks}
+    return [
+        Hook(table, chain, number, spec)
+        for (table, chain), specs in saved.items()
+        for number, spec in enumerate(specs, 1)
+        if (table, chain, number) not in ours and is_of_interface(chain, spec)
+    ]
+
+
+def is_of_interface(chain: str, spec: str) -> bool:
+    """Return whether a rule lets an interface's traffic go: '-i eth1 -j RETURN'."""
+    match spec.split():
+        case [option, _, "-j", "RETURN"]:
+            return (chain, option) in INTERFACE_RULES
+    return False
 
 
 def _hooks(

@@ -107,7 +107,7 @@ def plan(config: CaptureConfig, *families: Family) -> tuple[Table, ...]:
             *_excluded_ports(scope),
             *_identities(scope),
             *_groups(scope),
-            *(dns.rules(config.dns, families, scope.owners) if config.dns else ()),
+            *_dns(scope),
             *_destinations(scope),
             *_transparent_tail(scope),
         ]
@@ -278,9 +278,48 @@ def _groups(scope: Scope) -> Iterator[Rule]:
         why = f"outbound traffic of group {group} is excluded from capture"
         yield Rule("nat", "ISTIO_OUTPUT", (Owner("gid", group),), RETURN, why)
     if not outbound.groups.is_all:
-        others = tuple(Owner("gid", group, inverted=True) for group in outbound.groups.items)
         why = "only outbound traffic of the groups named is captured"
-        yield Rule("nat", "ISTIO_OUTPUT", others, RETURN, why)
+        yield Rule("nat", "ISTIO_OUTPUT", _other_groups(scope), RETURN, why)
+
+
+def _other_groups(scope: Scope) -> tuple[Match, ...]:
+    groups = scope.config.outbound.groups.items
+    return tuple(Owner("gid", group, inverted=True) for group in groups)
+
+
+def _dns(scope: Scope) -> Iterator[Rule]:
+    """Source: section 5.2 step 23, 17.17."""
+    capture = scope.config.dns
+    if not capture:
+        return
+    spared = dns.NOTHING
+    if capture.has_exclusions:
+        yield from _excluded_ranges(scope)
+        spared = _spared(scope)
+    yield from dns.rules(capture, scope.families, scope.owners, spared)
+
+
+def _spared(scope: Scope) -> dns.Spared:
+    """Return whose DNS meets a rule before that one which captures it."""
+    config, outbound = scope.config, scope.config.outbound
+    matches: list[tuple[Match, ...]] = [
+        (Interface("out", name),) for name in config.exclude_interfaces
+    ]
+    matches += [(Owner("gid", group),) for group in outbound.exclude_groups]
+    if not outbound.groups.is_all:
+        matches.append(_other_groups(scope))
+    return dns.Spared(
+        matches=tuple(matches),
+        blocks=tuple(each.cidr for each in scope.destinations(outbound.exclude_ranges)),
+        is_everything=any(dns.is_of(ports) for ports in outbound.exclude_ports),
+    )
+
+
+def _excluded_ranges(scope: Scope) -> Iterator[Rule]:
+    """Source: section 5.2 step 25."""
+    for excluded in scope.destinations(scope.config.outbound.exclude_ranges):
+        why = f"destination {excluded.cidr} is excluded from capture"
+        yield Rule("nat", "ISTIO_OUTPUT", (excluded,), RETURN, why)
 
 
 def _destinations(scope: Scope) -> Iterator[Rule]:
@@ -289,9 +328,8 @@ def _destinations(scope: Scope) -> Iterator[Rule]:
     why = "traffic to localhost is not captured"
     for block in scope.localhost:
         yield Rule("nat", "ISTIO_OUTPUT", (Address("destination", block),), RETURN, why)
-    for excluded in scope.destinations(outbound.exclude_ranges):
-        why = f"destination {excluded.cidr} is excluded from capture"
-        yield Rule("nat", "ISTIO_OUTPUT", (excluded,), RETURN, why)
+    if not (scope.config.dns and scope.config.dns.has_exclusions):  # else they precede DNS
+        yield from _excluded_ranges(scope)
     for ports in outbound.ports:
         why = f"outbound port {ports} is captured"
         to_port = (TCP, Port("destination", ports))

@@ -152,7 +152,10 @@ def of_iptables(
             return ()
     plans = {family: plan(capture, family) for family in run.FAMILIES}
     removing = actions._replace(cleanup_only=True)
-    return decide.decide(plans, stores, removing, capture.families, names).changes
+    decision = decide.decide(plans, stores, removing, capture.families, names)
+    for note in decision.notes:
+        log.write(note.level, note.text)
+    return decision.changes
 
 
 def _read_line(path: str) -> str:

@@ -66,7 +66,7 @@ INVALID: Final = ConnectionState(("INVALID",))
 BARE_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 #: The order of a rule's matches; table raw has its own.
 ORDER: Final = (Interface, Protocol, ConnectionState, Address, Port, Ports, Owner, Mark)
-RAW_ORDER: Final = (Protocol, Port, Address, Owner)
+RAW_ORDER: Final = (Interface, Protocol, Port, Address, Owner)
 COPIES: Final = {"save": "ct mark set mark", "restore": "meta mark set ct mark"}
 
 

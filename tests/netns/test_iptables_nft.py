@@ -106,6 +106,7 @@ def test_drift_is_named_and_put_right(inside: Namespace) -> None:
 
 
 def test_tables_that_are_not_needed_any_more_go(inside: Namespace) -> None:
+    """Source: traffic-capture.md section 17.10."""
     capture(inside, *RICH)
     policies = inside.policies()
     capture(inside, *NATIVE)
@@ -119,6 +120,7 @@ def test_tables_that_are_not_needed_any_more_go(inside: Namespace) -> None:
 def test_moving_to_nftables_and_back_leaves_nothing_of_the_other(
     inside: Namespace, variant: str
 ) -> None:
+    """Case I24. Source: traffic-capture.md section 17.11."""
     forced = f"--force-iptables-binary={variant}"
     capture(inside, *BOTH, forced)
     inside.run(f"iptables-{variant}", "-t", "nat", "-A", "OUTPUT", "-p", "udp", "-j", "RETURN")
@@ -192,6 +194,7 @@ def test_tables_of_others_stay_as_they_are(inside: Namespace) -> None:
 def test_a_dry_run_prints_the_transaction_with_reasons_and_runs_nothing(
     inside: Namespace, tmp_path: Path
 ) -> None:
+    """Source: traffic-capture.md section 17.9."""
     transcript = tmp_path / "transcript"
     empty = tmp_path / "bin"
     empty.mkdir()
@@ -267,7 +270,18 @@ def test_two_runs_at_once_both_succeed(inside: Namespace) -> None:
     assert problems(capture(inside, *NATIVE)) == []
 
 
+@pytest.mark.parametrize("ipv6", [(), ("--dual-stack",)])
+def test_tproxy_without_ports_is_a_valid_transaction(
+    inside: Namespace, ipv6: tuple[str, ...]
+) -> None:
+    """Case I23."""
+    capture(inside, "-m", "TPROXY", "-b", "", "-i", "*", "--native-nftables", *ipv6)
+
+    assert "istio-proxy-mangle" in native(inside)
+
+
 def test_any_name_is_read_as_a_name(inside: Namespace) -> None:
+    """Source: traffic-capture.md section 17.28."""
     names = ["0eth", "eth0", "lo", "bond0.100", "net_1", "a;b", "a{b", "x#y", "9", "7-8", *KEYWORDS]
     rules = [Rule("nat", "PREROUTING", (Interface("in", name),), RETURN, "") for name in names]
     text = "".join(f"add rule inet t c {rule_text(rule)}\n" for rule in rules)

@@ -95,6 +95,77 @@ def test_dns_reaches_the_agent_unless_the_agent_asks(pod: Pod, backend: str) -> 
             assert refused == "ConnectionRefusedError"
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_identity_of_the_proxy_is_known_if_asked_for(pod: Pod, backend: str) -> None:
+    """An Envoy of uid 0 and gid 1337, as with capNetBindService: the uid's rules hide the gid's.
+
+    Source: traffic-capture.md sections 17.6 and 17.7.
+    """
+    proxy = become(0, 1337)
+    argv = (*ARGUMENTS, "--redirect-dns", "--capture-all-dns", backend)
+
+    reached = {}
+    for switch in ("false", "true"):
+        environ = {"AGENT_CAPTURE_ALL_PROXY_IDENTITIES": switch}
+        more = (*argv, "--reconcile")
+        pod.inside.run(sys.executable, "-m", "iptables", *more, environ=environ)
+        with running(pod.inside, SERVE, wrapper=PROXY):
+            reached[switch] = (
+                ask(pod.inside, "10.9.0.1 8080", user=proxy),
+                ask(pod.inside, "127.0.0.53 53", user=proxy),
+                ask(pod.inside, "10.9.0.1 8080", user=APPLICATION),
+                ask(pod.inside, "1.2.3.4 80", user=APPLICATION),
+            )
+
+    assert reached == {
+        "false": ("8080", "15006", "8080", "15001"),
+        "true": ("15006", "ConnectionRefusedError", "8080", "15001"),
+    }
+
+
+#: A nameserver on the node: answers each query with its port.
+ANSWER = """
+import socket, sys, threading
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("10.9.0.2", 53))
+def serve():
+    while True:
+        _, client = server.recvfrom(100)
+        server.sendto(b"53", client)
+threading.Thread(target=serve, daemon=True).start()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("excluded", "environ"),
+    [
+        (("-x", "10.9.0.0/30"), {}),
+        (("-o", "53"), {}),
+        (("-c", "eth0"), {}),
+        ((), {"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": "5000"}),
+    ],
+)
+def test_an_excluded_query_is_one_flow_with_its_answer(
+    pod: Pod, backend: str, excluded: tuple[str, ...], environ: dict[str, str]
+) -> None:
+    """Source: traffic-capture.md section 17.17."""
+    environ |= {"AGENT_CAPTURE_DNS_EXCLUSIONS": "true"}
+    argv = (*ARGUMENTS, "--redirect-dns", "--capture-all-dns", *excluded, backend)
+    pod.inside.run(sys.executable, "-m", "iptables", *argv, environ=environ)
+
+    with running(pod.node, ANSWER):
+        told = ask(pod.inside, "10.9.0.2 53", user=APPLICATION, protocol="udp")
+
+    assert told == "53"
+    tracked = pod.inside.run("cat", "/proc/net/nf_conntrack").stdout.splitlines()
+    (flow,) = [line for line in tracked if "dport=53 " in line]
+    assert "zone=1" in flow
+    assert "UNREPLIED" not in flow
+
+
 def test_a_flow_opened_before_is_captured_too(pod: Pod) -> None:
     """Case I22."""
     code = """

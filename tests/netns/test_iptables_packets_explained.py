@@ -96,6 +96,7 @@ ENVIRONMENTS = at_times(
             "ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": IDS,
             "ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR": st.sampled_from(["127.0.0.1/8", "127.0.0.2/32"]),
             "AGENT_CAPTURE_ALL_PROXY_IDENTITIES": st.just("true"),
+            "AGENT_CAPTURE_DNS_EXCLUSIONS": st.just("true"),
         },
     ),
     {},

@@ -109,6 +109,7 @@ USUAL = {family: [(1337, 133), (133, 0, 1)] for family in FAMILIES}
 
 
 def test_rules_and_routes_are_there_once_and_go(inside: Namespace) -> None:
+    """Source: traffic-capture.md section 17.2 and 17.3."""
     capture(inside, *TPROXY)
     first = routing(inside)
     again = capture(inside, *TPROXY)

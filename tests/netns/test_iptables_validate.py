@@ -112,6 +112,7 @@ def test_the_arguments_that_the_injector_writes_are_taken(pod: Pod, status: int)
     ["--force-iptables-binary=nft", "--force-iptables-binary=legacy", "--native-nftables"],
 )
 def test_root_proves_all_of_both_families(pod: Pod, backend: str) -> None:
+    """Source: traffic-capture.md section 17.16."""
     done = run(pod, *BOTH, backend, "--run-validation")
 
     concerns = ["inbound", "outbound", "DNS over UDP", "DNS over TCP"]

@@ -180,7 +180,7 @@ def test_a_tool_that_stays_busy_is_an_error(make: Make) -> None:
 
 @pytest.mark.parametrize("actions", [USUAL, Actions(cleanup_only=True), Actions(force_apply=True)])
 def test_a_save_that_fails_is_an_error_and_nothing_is_changed(make: Make, actions: Actions) -> None:
-    """Case I28."""
+    """Case I28. Source: traffic-capture.md section 17.26."""
     tools = make(iptables_nft_save=FAILS, iptables_nft_restore=FINE)
 
     with pytest.raises(SystemRefusedError) as raised:

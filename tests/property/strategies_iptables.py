@@ -55,6 +55,7 @@ ENVIRONMENTS: st.SearchStrategy[dict[str, str]] = st.fixed_dictionaries(
         "ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": comma(GROUPS),
         "ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR": st.sampled_from(["127.0.0.1/8", "127.0.0.1/32"]),
         "AGENT_CAPTURE_ALL_PROXY_IDENTITIES": st.sampled_from(["true", "false"]),
+        "AGENT_CAPTURE_DNS_EXCLUSIONS": st.sampled_from(["true", "false"]),
     },
 )
 

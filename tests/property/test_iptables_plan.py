@@ -1,5 +1,9 @@
 """Whatever is asked for: plans install, differ, replace each other and go without a trace."""
 
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +14,7 @@ from iptables.host import HostFacts
 from iptables.installed import NOTHING, Place, differences, put_back, replace
 from iptables.netlink import Family, InterfaceAddress
 from iptables.options import FLAGS
-from iptables.ownership import find_own
+from iptables.ownership import find_own, look_alikes
 from iptables.plan import plan
 from iptables.rules import Jump, Table
 from tests.fakes.iptables_model import Tables, empty, restore
@@ -25,11 +29,14 @@ FACTS = HostFacts(
 unhurried = settings(deadline=None)
 
 
+BOTH_FAMILIES: tuple[Family, ...] = (4, 6)
+
+
 @st.composite
-def plans(draw: st.DrawFn) -> tuple[Table, ...]:
+def plans(draw: st.DrawFn, families: Sequence[Family] = BOTH_FAMILIES) -> tuple[Table, ...]:
     """Return the plan of any valid command line, in either family and mode."""
     mode = draw(st.sampled_from(["REDIRECT", "TPROXY"]))
-    family: Family = draw(st.sampled_from([4, 6]))
+    family = draw(st.sampled_from(families))
     environ = draw(ENVIRONMENTS)
     flags = parse_flags(FLAGS, [*draw(COMMAND_LINES), "-m", mode], environ=environ)
     return plan(parse_settings(flags, environ, FACTS).config, family)
@@ -83,6 +90,28 @@ def test_one_configuration_replaces_another(
 
     assert differences(second, find_own(replaced, second)) == []
     assert others(replaced, second) == others(installed, second)
+
+
+@unhurried
+@pytest.mark.parametrize("family", BOTH_FAMILIES)
+@given(data=st.data())
+def test_nothing_is_left_of_an_older_configuration_unless_it_is_warned_about(
+    family: Family, data: st.DataObject
+) -> None:
+    first, second = (data.draw(plans([family])) for _ in range(2))
+    installed = restore(empty(), rules.render_plan(first))
+    own = find_own(installed, second)
+
+    replaced = restore(installed, replace(own, second))
+
+    expected = restore(empty(), rules.render_plan(second))
+    left = Counter((hook.table, hook.chain, hook.spec) for hook in look_alikes(installed, own))
+    assert every_rule(replaced) - every_rule(expected) == left
+    assert not every_rule(expected) - every_rule(replaced)
+
+
+def every_rule(tables: Tables) -> Counter[tuple[str, str, str]]:
+    return Counter((*place, spec) for place, specs in tables.items() for spec in specs)
 
 
 @unhurried

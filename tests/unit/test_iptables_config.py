@@ -98,6 +98,7 @@ def test_actions_are_read() -> None:
 def test_the_proxys_identities(
     argv: tuple[str, ...], account: Account | None, uids: tuple[str, ...], gids: tuple[str, ...]
 ) -> None:
+    """Source: traffic-capture.md section 17.24."""
     flags = parse_flags(FLAGS, argv)
 
     found = parse_settings(flags, {}, facts(account=account)).config.proxy
@@ -111,6 +112,7 @@ def test_the_proxys_identities(
     [("", "REDIRECT"), ("REDIRECT", "REDIRECT"), ("TPROXY", "TPROXY"), ("NONE", "NONE")],
 )
 def test_the_mode_is_one_of_three(text: str, mode: str) -> None:
+    """Source: traffic-capture.md section 17.13."""
     assert settings("-m", text).config.inbound.mode == mode
 
 
@@ -118,7 +120,8 @@ def test_unusable_text_is_named_all_at_once() -> None:
     found = problems(
         "-p", "0", "-z", "http", "-m", "tproxy", "-b", "80x", "-c", "eth0 -j ACCEPT", "-k", "-x",
         "-u", "3 4", "-i", "10.0.0.1", "-x", "*", "-q", "70000", "-o", "9:8",
-        "--force-iptables-binary", "both",
+        "--force-iptables-binary", "both", "--redirect-dns", "--capture-all-dns",
+        AGENT_CAPTURE_DNS_EXCLUSIONS="on",
         AGENT_CAPTURE_ALL_PROXY_IDENTITIES="yes",
         ISTIO_OUTBOUND_OWNER_GROUPS="a b",
         ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR="::1/128",
@@ -139,6 +142,7 @@ def test_unusable_text_is_named_all_at_once() -> None:
         "--kube-virt-interfaces",
         "--proxy-uid",
         "AGENT_CAPTURE_ALL_PROXY_IDENTITIES",
+        "AGENT_CAPTURE_DNS_EXCLUSIONS",
         "ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR",
         "ISTIO_OUTBOUND_OWNER_GROUPS",
     ]
@@ -218,6 +222,7 @@ def test_a_host_without_an_address_is_a_problem() -> None:
 
 
 def test_ipv6_that_bypasses_envoy_is_warned_about() -> None:
+    """Source: traffic-capture.md section 17.8."""
     host = facts("10.0.0.7", "2001:db8::7")
 
     (warning,) = settings(host=host).warnings
@@ -255,6 +260,7 @@ def test_an_unreadable_resolv_conf_is_a_problem() -> None:
 
 @pytest.mark.parametrize("text", ["", "nameserver fd00::10\n"])
 def test_without_a_server_of_a_captured_family_dns_is_left_alone(text: str) -> None:
+    """Source: traffic-capture.md section 17.21."""
     found = settings("--redirect-dns", host=facts(resolv_conf=text))
 
     assert found.config.dns is None

@@ -222,6 +222,17 @@ def test_cleanup_removes_everything_of_ours_everywhere() -> None:
     assert not any("-N " in change.text for change in found.changes)
 
 
+def test_what_may_be_ours_is_warned_about_where_ours_goes() -> None:
+    kept = OURS.replace("COMMIT", "-A PREROUTING -i eth1 -j RETURN\nCOMMIT")
+
+    removed = decide(PLANS, stores(nft=kept), Actions(cleanup_only=True), IPV4)
+    same = decide(PLANS, stores(nft=kept), Actions(), IPV4)
+
+    (note,) = removed.notes
+    assert note.text.startswith("IPv4: nat PREROUTING keeps '-i eth1 -j RETURN'")
+    assert texts(same) == [SAME]
+
+
 def test_cleaning_up_where_nothing_is_ours_changes_nothing() -> None:
     assert decide(PLANS, stores(nft=FOREIGN), Actions(cleanup_only=True), IPV4).changes == ()
 

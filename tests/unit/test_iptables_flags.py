@@ -159,6 +159,7 @@ def test_the_environment_lies_between_default_and_command_line() -> None:
 
 
 def test_an_unusable_variable_warns_turns_a_bool_off_and_else_keeps_the_default() -> None:
+    """Source: traffic-capture.md section 17.15."""
     environ = {"PORT": "", "DRY_RUN": "true", "DRY": "maybe", "TIMEOUT": "5", "PROBE_PORT": "70000"}
 
     parsed = parse_flags(FLAGS, [], environ=environ)

@@ -69,6 +69,7 @@ nameserver dns.example.com
 
 
 def test_servers_are_canonical_without_zone_and_by_family() -> None:
+    """Source: traffic-capture.md section 17.14."""
     text = "\n".join(
         f"nameserver {server}"
         for server in ("fe80::1%eth0", "2001:DB8::0:1", "::127.0.0.53", "::ffff:10.0.0.1")

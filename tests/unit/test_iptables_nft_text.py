@@ -62,6 +62,7 @@ def test_ports_out_are_named_without_the_protocol() -> None:
 
 
 def test_servers_of_a_family_that_is_not_captured_make_no_jump_to_nowhere() -> None:
+    """Source: traffic-capture.md section 17.21."""
     config = planned("--redirect-dns", resolv_conf="nameserver fd00::10\nnameserver 10.96.0.10\n")
 
     text = transaction(config)

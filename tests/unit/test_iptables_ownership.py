@@ -4,7 +4,7 @@ from iptables import rules
 from iptables.config import CaptureConfig, Inbound, Proxy
 from iptables.installed import NOTHING, Own, as_saved, differences, parse_saved
 from iptables.lists import Selection
-from iptables.ownership import find_own, is_ambient
+from iptables.ownership import find_own, is_ambient, look_alikes
 from iptables.plan import plan
 from iptables.rules import Table
 
@@ -86,6 +86,22 @@ def test_tproxy_rules_of_an_older_configuration_are_ours() -> None:
         for spec in specs
     ]
     assert "mangle ISTIO_TPROXY is not planned" in differences(PLAN, found)
+
+
+def test_a_rule_like_that_of_an_interface_is_foreign_but_looks_like_ours() -> None:
+    text = (
+        "*nat\n-A PREROUTING -i eth8 -j RETURN\n-A PREROUTING -i eth9 -j RETURN\n"
+        "-A PREROUTING -o eth8 -j RETURN\n-A PREROUTING -p tcp -i eth8 -j RETURN\n"
+        "-A OUTPUT -o eth8 -j RETURN\n-A OUTPUT -o eth8 -j DROP\n-A OUTPUT -j ISTIO_OUTPUT\n"
+        ":ISTIO_OUTPUT -\n-A ISTIO_OUTPUT -o eth8 -j RETURN\n"
+    )
+
+    found = look_alikes(parse_saved(text), own(text, LOOSE))
+
+    assert [hook[:4] for hook in found] == [
+        ("nat", "PREROUTING", 1, "-i eth8 -j RETURN"),
+        ("nat", "OUTPUT", 1, "-o eth8 -j RETURN"),
+    ]
 
 
 def test_rules_like_those_of_tproxy_are_foreign_without_it() -> None:

@@ -120,6 +120,49 @@ def test_dns_of_an_excluded_port_is_excluded_before_dns_is_captured() -> None:
     assert specs.index("-p udp --dport 53 -j RETURN") < specs.index("-j ISTIO_OUTPUT_DNS")
 
 
+EXCLUDED = (
+    "-x", "10.96.0.0/12", "-c", "eth1", "-o", "50:60", "--redirect-dns", "--capture-all-dns",
+)  # fmt: skip
+
+
+def test_excluded_destinations_are_asked_through_the_agent_unless_switched() -> None:
+    """Source: traffic-capture.md sections 6.1 and 17.17."""
+    excluded, dns = "-d 10.96.0.0/12 -j RETURN", "-j ISTIO_OUTPUT_DNS"
+    for switch, first in (("false", dns), ("true", excluded)):
+        found = injected(*EXCLUDED, AGENT_CAPTURE_DNS_EXCLUSIONS=switch)
+
+        specs = [rule.spec for rule in found if rule.chain == "ISTIO_OUTPUT"]
+        assert next(spec for spec in specs if spec in (excluded, dns)) == first
+        assert specs.count(excluded) == 1
+
+
+def test_what_is_spared_is_what_nat_returns_before_dns() -> None:
+    """Source: traffic-capture.md section 17.17."""
+    switch = {"AGENT_CAPTURE_DNS_EXCLUSIONS": "true"}
+    query = "-p udp --dport 53"
+
+    def tracked(*more: str, **environ: str) -> list[str]:
+        found = injected("--redirect-dns", "--capture-all-dns", *more, **switch, **environ)
+        raw = [rule for rule in found if rule.table == "raw" and rule.chain == "ISTIO_OUTPUT_DNS"]
+        return [rule.spec for rule in raw if rule.spec.startswith(query) and "--zone" in rule.spec][
+            3:
+        ]
+
+    usual = [f"{query} -j CT --zone 2"]
+    assert tracked("-o", "54,80") == usual
+    assert tracked("-o", "50:60") == [f"{query} -j CT --zone 1"]
+    assert tracked("-c", "eth1") == [f"{query} -o eth1 -j CT --zone 1", *usual]
+    assert tracked(ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE="7") == [
+        f"{query} -m owner --gid-owner 7 -j CT --zone 1",
+        *usual,
+    ]
+    assert tracked(ISTIO_OUTBOUND_OWNER_GROUPS="7,8") == [
+        f"{query} -m owner ! --gid-owner 7 -m owner ! --gid-owner 8 -j CT --zone 1",
+        *usual,
+    ]
+    assert tracked(ISTIO_OUTBOUND_OWNER_GROUPS="") == [f"{query} -j CT --zone 1", *usual]
+
+
 def test_invalid_packets_are_dropped_before_anything_else() -> None:
     """Case I20."""
     mangle, _ = rules.tables(injected("--drop-invalid", "-m", "TPROXY"))

@@ -111,33 +111,32 @@ def test_what_is_not_used_for_long_goes() -> None:
     assert cache.look_up(Want("a", URL), 0) == Missing("")
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_what_envoy_was_told_stays(*, whole: bool) -> None:
+def test_what_envoy_was_told_stays() -> None:
     cache = cache_with(Want("a", URL))
-    cache.use({"a": key(URL, ONE)}, whole=whole)
+    cache.use({"a": key(URL, ONE)})
+    cache.use({"b": None})
 
     assert cache.expired(9 * HOUR) == []
 
-    cache.use({"a": None}, whole=whole)
+    cache.use({"a": None})
 
     assert cache.expired(9 * HOUR + 1) == []
     assert cache.expired(10 * HOUR + 1) == [key(URL, ONE)]
 
 
-def test_a_whole_set_ends_what_it_does_not_name() -> None:
-    cache = cache_with(Want("a", URL))
-    cache.use({"a": key(URL, ONE)}, whole=True)
+def test_another_version_ends_the_use_of_the_last() -> None:
+    cache = cache_with(Want("a", TAG))
+    cache.use({"a": key(TAG, ONE)})
+    cache.take(Want("a", TAG), key(TAG, TWO), 9 * HOUR)
 
-    cache.use({}, whole=False)
-    assert cache.expired(9 * HOUR) == []
+    cache.use({"a": key(TAG, TWO)})
 
-    cache.use({}, whole=True)
-    assert cache.expired(18 * HOUR) == [key(URL, ONE)]
+    assert cache.expired(9 * HOUR) == [key(TAG, ONE)]
 
 
 def test_using_what_is_gone_brings_nothing_back() -> None:
     cache = Cache(HOUR)
-    cache.use({"a": key(URL, ONE)}, whole=True)
+    cache.use({"a": key(URL, ONE)})
 
     assert cache.expired(0) == []
     assert len(cache) == 0

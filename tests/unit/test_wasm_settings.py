@@ -22,6 +22,7 @@ def test_each_variable_is_read() -> None:
         "ISTIO_AGENT_ENABLE_WASM_REMOTE_LOAD_CONVERSION": "false",
         "WASM_MODULE_EXPIRY": "1h",
         "WASM_PURGE_INTERVAL": "1ms",
+        "AGENT_WASM_KEEP_LAST": "true",
         "AGENT_WASM_DIRECTORY": "/modules/",
         "WASM_INSECURE_REGISTRIES": "localhost:5000, registry,",
         "BLOCKED_CIDRS_IN_WASM_FETCH": "10.0.0.0/8,fd00::1/64,192.0.2.1",
@@ -37,6 +38,7 @@ def test_each_variable_is_read() -> None:
         enabled=False,
         expiry_seconds=3600,
         purge_seconds=0.001,
+        keep_last=True,
         fetch=FetchSettings(
             directory="/modules",
             insecure=("localhost:5000", "registry"),

@@ -1,6 +1,6 @@
 """Single fields of a message, read and replaced."""
 
-from agent.wasm.edit import (
+from agent.edit import (
     enumeration,
     integer,
     joined,
