@@ -26,6 +26,7 @@ STATUS = url(CABLE.pod_ipv4, 15020, READINESS_PATH)
 HEALTH = url(CABLE.pod_ipv4, 15021, READINESS_PATH)
 METRICS = url(CABLE.pod_ipv4, 15020, "/metrics")
 INSIDE = url(CABLE.pod_ipv4, APPLICATION_PORT)
+TEMPLATE = Path(__file__).parents[1] / "golden" / "bootstrap-template" / "whole.json.tmpl"
 GRPC_BOOTSTRAP = "etc/istio/proxy/grpc-bootstrap.json"
 
 
@@ -109,6 +110,20 @@ def test_an_override_is_merged_over_the_bootstrap() -> None:
         dump = made.get("application", url("127.0.0.1", 15000, "/config_dump"))
 
     assert '"stats_flush_interval": "7s"' in dump.body
+
+
+def test_a_template_of_the_users_own_takes_the_bootstraps_place() -> None:
+    """Spec: bootstrap.md section 5.1."""
+    with pod() as made:
+        text = TEMPLATE.read_text().replace('"buffer_size_kb": 64', '"buffer_size_kb": 63')
+        (made.root / "var/lib/istio/data/own.json").write_text(text)
+        made.environ["ISTIO_BOOTSTRAP"] = "var/lib/istio/data/own.json"
+        assert made.capture() == "exit 0"
+        assert made.start() == "exit 0", made.log_text()
+
+        dump = made.get("application", url("127.0.0.1", 15000, "/config_dump?mask=bootstrap"))
+
+    assert '"buffer_size_kb": 63' in dump.body
 
 
 def test_an_override_that_cannot_be_used_is_a_warning() -> None:
