@@ -87,11 +87,13 @@ async def running(
     process = await pod.start("proxy", "router", "--domain=shop.svc.cluster.local")
     path = directory / "etc/istio/proxy/XDS"
     try:
-        await until(path.exists)
+        await until(lambda: path.exists() or process.returncode is not None)
+        assert process.returncode is None, (directory / "proxy.log").read_text()
         async with ads_client(str(path)) as client:
             yield pod, client
     finally:
-        process.terminate()
+        if process.returncode is None:
+            process.terminate()
         await process.wait()
 
 
