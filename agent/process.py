@@ -39,6 +39,8 @@ POD_LABELS = "./etc/istio/pod/labels"
 POD_ANNOTATIONS = "./etc/istio/pod/annotations"
 RESOLV_CONF = "/etc/resolv.conf"
 TRACE_VARIABLE = "AGENT_START_TRACE"
+#: Fields of ProxyConfig in which users put secrets, or have to.
+SECRETIVE = frozenset(("tracing", "proxyMetadata", "readinessProbe"))
 ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -285,7 +287,12 @@ def _fill_template(settings: Settings, inputs: BootstrapInputs) -> tuple[str, li
 def _described(flags: Parsed, settings: Settings) -> list[str]:
     """Return the first lines of the log. Source: bootstrap.md section 1.4."""
     lines = [f'FLAG: --{name}="{_shown(value)}"' for name, value in sorted(flags.values.items())]
-    effective = json.dumps(settings.node.proxy_config.document, sort_keys=True)
+    document = settings.node.proxy_config.document
+    if not SECRETIVE.isdisjoint(document):
+        from agent.effective import describe  # noqa: PLC0415 - few pods configure these
+
+        document = describe(document)
+    effective = json.dumps(document, sort_keys=True)  # which is YAML, too
     return [*lines, f"Version {version_line()}", f"Effective config {effective}"]
 
 

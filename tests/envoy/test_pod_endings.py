@@ -215,3 +215,14 @@ def test_a_grpc_bootstrap_that_cannot_be_written_is_told_in_one_line() -> None:
         assert made.ended() == "exit 255", made.log_text()
         assert envoys(made) == []
         assert "Error: /proc/nowhere/grpc-bootstrap.json: cannot be written" in made.log_text()
+
+
+def test_no_secret_of_the_configuration_is_told() -> None:
+    tracer = {"lightstep": {"address": "tracer:80", "accessToken": "hunter2"}}
+    with pod() as made:
+        made.environ["PROXY_CONFIG"] = json.dumps({"tracing": tracer})
+        made.start_agent()
+
+        assert made.ended() == "exit 1"  # a stock Envoy lacks this tracer
+        assert '"accessToken": "<masked>"' in made.log_text()
+        assert "hunter2" not in made.log_text()
