@@ -78,13 +78,13 @@ class Way(NamedTuple):
 
 
 WAYS = {
-    "nft": Way((*DNS, NFT), (*RANGES, NFT), 20),
-    "legacy": Way((*DNS, LEGACY), (*RANGES, LEGACY), 40, "legacy"),
+    "nft": Way((*DNS, NFT), (*RANGES, NFT), 15),
+    "legacy": Way((*DNS, LEGACY), (*RANGES, LEGACY), 30, "legacy"),
     "libiptc": Way((*DNS, LEGACY), (*RANGES, "--backend=libiptc"), 20, "legacy"),
     "nothing to nft": Way((), (*DNS, NFT), 10),
-    "nft to nothing": Way((*DNS, NFT), (*DNS, NFT, "--cleanup-only"), 10),
-    "nft to native": Way((*DNS, NFT), (*RANGES, NATIVE), 10),
-    "native to nft": Way((*DNS, NATIVE), (*RANGES, NFT), 10),
+    "nft to nothing": Way((*DNS, NFT), (*DNS, NFT, "--cleanup-only"), 8),
+    "nft to native": Way((*DNS, NFT), (*RANGES, NATIVE), 6),
+    "native to nft": Way((*DNS, NATIVE), (*RANGES, NFT), 6),
 }
 
 #: For each table of each family its chains and rules, and our tables of nftables.

@@ -64,3 +64,25 @@ def test_an_excluded_port_spares_everything(*, is_all: bool) -> None:
 
     assert found
     assert all(spec.endswith("--zone 1") for spec in found)
+
+
+def test_the_agents_own_flows_are_told_apart_before_those_of_applications() -> None:
+    found = rules(DnsCapture(is_all=True), (4,), (Owner("uid", "1337"),), Spared((GROUP,)))
+
+    specs = [
+        rule.spec for rule in found if rule.chain == "ISTIO_OUTPUT_DNS" and rule.table == "raw"
+    ]
+    assert specs == [
+        "-p udp --dport 53 -m owner --uid-owner 1337 -j CT --zone 1",
+        "-p udp --sport 15053 -m owner --uid-owner 1337 -j CT --zone 2",
+        "-p udp --dport 53 -m owner --gid-owner 202 -j CT --zone 1",
+        "-p udp --dport 53 -j CT --zone 2",
+    ]
+
+
+def test_without_a_server_of_the_family_nothing_jumps_to_nowhere() -> None:
+    found = list(rules(DnsCapture(servers=Servers(v4=("10.96.0.10",))), (6,), (), NOTHING))
+
+    assert [(rule.table, rule.chain, rule.spec) for rule in found] == [
+        ("raw", "OUTPUT", "-j ISTIO_OUTPUT_DNS")
+    ]
