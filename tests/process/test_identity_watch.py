@@ -1,124 +1,30 @@
-"""Secrets in files that change, in all the ways files do. Source: section 5.5; 11.3, T-C."""
+"""Secrets in files that change. Source: section 5.5; 11.3, T-C."""
 
 import asyncio
-import contextlib
-import errno
-import os
-import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from agent.errors import SecretError
-from agent.identity.names import FileResource
-from agent.identity.secret import KeyPair, Roots
-from agent.identity.watch.files import Watches, directories
-from agent.identity.watch.run import FileSecrets, kernel_watches
-from agent.metrics import Metrics
-from tests.fakes.ca import Root, write_files
-from tests.fakes.control_plane import Pair
+from tests.fakes.ca import write_files
+from tests.fakes.following import (
+    PAIRS,
+    ROOT,
+    ROOTS,
+    Bench,
+    following,
+    no_watches,
+    replace,
+    replace_pair,
+)
 from tests.waiting import until
-
-ROOT: Final = Root()
-PAIRS: Final = [ROOT.pair(f"spiffe://td/ns/a/sa/{number}") for number in range(5)]
-ROOTS: Final = [Root(str(number)) for number in range(3)]
-
-
-class Bench:
-    """Files that are followed, and what was told of them."""
-
-    def __init__(
-        self, *, patience: float, look: float, make_watches: Callable[[], Watches] = kernel_watches
-    ) -> None:
-        self.metrics = Metrics()
-        self.events: asyncio.Queue[str] = asyncio.Queue()
-        self.wanted = {"pair", "root", "crl", "0", "1", "2"}
-        self.secrets = FileSecrets(
-            debounce_seconds=0.02,
-            changed=self.events.put_nowait,
-            wanted=lambda: self.wanted,
-            count=self.metrics.count,
-            rng=lambda: 0.5,
-            patience_seconds=patience,
-            look_seconds=look,
-            make_watches=make_watches,
-        )
-
-    async def pair(self, directory: Path, name: str = "pair") -> Pair:
-        files = FileResource(f"{directory}/cert-chain.pem", f"{directory}/key.pem")
-        secret = await self.secrets.get(name, files)
-        assert isinstance(secret, KeyPair)
-        return Pair(secret.chain, bytes(secret.key))
-
-    async def root(self, path: Path) -> str:
-        secret = await self.secrets.get("root", FileResource(str(path)))
-        assert isinstance(secret, Roots)
-        return secret.pem.decode()
-
-    async def event(self) -> str:
-        async with asyncio.timeout(10):
-            return await self.events.get()
-
-    async def settled(self) -> None:
-        """Return once nothing is due any more, so that what was not told will not be."""
-        await asyncio.sleep(0)
-        await until(lambda: not self.secrets._due)  # noqa: SLF001 - nothing else tells
-
-
-@contextlib.asynccontextmanager
-async def following(
-    *,
-    patience: float = 10,
-    look: float = 3600,
-    make_watches: Callable[[], Watches] = kernel_watches,
-) -> AsyncIterator[Bench]:
-    bench = Bench(patience=patience, look=look, make_watches=make_watches)
-    task = asyncio.create_task(bench.secrets.run())
-    try:
-        yield bench
-    finally:
-        task.cancel()
-        await asyncio.wait((task,))
-        assert task.cancelled()
 
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     async with following() as made:
         yield made
-
-
-def no_watches() -> Watches:
-    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-
-def replace(path: Path, content: bytes | str) -> None:
-    """Replace a file by a rename, as careful writers do."""
-    beside = path.with_name(f"{path.name}.tmp")
-    beside.write_bytes(content if isinstance(content, bytes) else content.encode())
-    beside.rename(path)
-
-
-def replace_pair(directory: Path, pair: Pair) -> None:
-    replace(directory / "cert-chain.pem", pair.certificate)
-    replace(directory / "key.pem", pair.key)
-
-
-def volume(directory: Path, number: int) -> None:
-    """Do what the kubelet does to a volume: all files change by one rename of a link."""
-    new = directory / f"..2026_{number}"
-    write_files(new, PAIRS[number], ROOTS[number % 3].pem)
-    link = directory / "..data_tmp"
-    link.symlink_to(new.name)
-    link.rename(directory / "..data")
-    for name in ("cert-chain.pem", "key.pem", "root-cert.pem"):
-        if not (directory / name).is_symlink():
-            (directory / name).symlink_to(f"..data/{name}")
-    for old in directory.glob("..2026_*"):
-        if old != new:
-            shutil.rmtree(old)
 
 
 async def test_a_pair_replaced_file_by_file_is_one_change(tmp_path: Path, bench: Bench) -> None:
@@ -211,95 +117,6 @@ async def test_what_appears_in_time_is_served(tmp_path: Path, bench: Bench) -> N
     (tmp_path / "cert-chain.pem").write_bytes(PAIRS[0].certificate)
 
     assert await asking == PAIRS[0]
-
-
-@pytest.mark.parametrize("number", [1, 2, 3])
-async def test_a_kubernetes_volume_is_followed_flip_by_flip(
-    tmp_path: Path, bench: Bench, number: int
-) -> None:
-    """T-C13: the first flip and every later one, each with a pair that fits."""
-    volume(tmp_path, 0)
-    await bench.pair(tmp_path)
-    await bench.root(tmp_path / "root-cert.pem")
-
-    for flip in range(1, number + 1):
-        volume(tmp_path, flip)
-        assert {await bench.event(), await bench.event()} == {"pair", "root"}
-        assert await bench.pair(tmp_path) == PAIRS[flip]
-    await bench.settled()
-    assert bench.events.empty()
-
-
-async def test_links_to_links_are_followed(tmp_path: Path, bench: Bench) -> None:
-    """C5: the driver's link in front of the kubelet's."""
-    csi, pod = tmp_path / "csi", tmp_path / "pod"
-    volume(csi, 0)
-    pod.mkdir()
-    (pod / "tls").symlink_to("../csi")
-    assert await bench.pair(pod / "tls") == PAIRS[0]
-
-    for flip in (1, 2, 3):
-        volume(csi, flip)
-        assert await bench.event() == "pair"
-        assert await bench.pair(pod / "tls") == PAIRS[flip]
-
-
-async def test_a_link_in_the_middle_may_be_turned(tmp_path: Path, bench: Bench) -> None:
-    for number in range(3):
-        write_files(tmp_path / str(number), PAIRS[number])
-    current = tmp_path / "current"
-    current.symlink_to("0")
-    await bench.pair(current)
-
-    for number in (1, 2):
-        current.unlink()
-        current.symlink_to(str(number))
-        assert await bench.event() == "pair"
-        assert await bench.pair(current) == PAIRS[number]
-
-
-async def test_the_target_of_a_link_may_be_replaced(tmp_path: Path, bench: Bench) -> None:
-    """T-C11: one event for each resource that changed."""
-    for number in range(3):
-        write_files(tmp_path / "real" / str(number), PAIRS[number])
-        (tmp_path / str(number)).symlink_to(f"real/{number}")
-        await bench.pair(tmp_path / str(number), name=str(number))
-
-    replace_pair(tmp_path / "real" / "1", PAIRS[3])
-    replace_pair(tmp_path / "real" / "2", PAIRS[4])
-
-    assert {await bench.event(), await bench.event()} == {"1", "2"}
-    await bench.settled()
-    assert bench.events.empty()
-
-
-async def test_a_directory_that_is_made_anew_is_found(tmp_path: Path, bench: Bench) -> None:
-    """T-C12: what was there stays in use meanwhile."""
-    directory = tmp_path / "certs"
-    write_files(directory, PAIRS[0])
-    await bench.pair(directory)
-
-    shutil.rmtree(directory)
-    await until(lambda: bench.secrets._watched["pair"].failures)  # noqa: SLF001 - it was seen
-    assert await bench.pair(directory) == PAIRS[0]
-    write_files(directory, PAIRS[1])
-
-    assert await bench.event() == "pair"
-    assert await bench.pair(directory) == PAIRS[1]
-    replace_pair(directory, PAIRS[2])
-    assert await bench.event() == "pair"
-
-
-async def test_a_directory_may_be_moved_away(tmp_path: Path, bench: Bench) -> None:
-    write_files(tmp_path / "certs", PAIRS[0])
-    write_files(tmp_path / "next", PAIRS[1])
-    await bench.pair(tmp_path / "certs")
-
-    (tmp_path / "certs").rename(tmp_path / "old")
-    (tmp_path / "next").rename(tmp_path / "certs")
-
-    assert await bench.event() == "pair"
-    assert await bench.pair(tmp_path / "certs") == PAIRS[1]
 
 
 async def test_permissions_are_no_content(tmp_path: Path, bench: Bench) -> None:
@@ -400,30 +217,6 @@ async def test_relative_paths_stay_where_they_were(
     replace_pair(tmp_path / "certs", PAIRS[1])
 
     assert await bench.event() == "pair"
-
-
-def test_the_directories_of_links_and_of_the_file_are_watched(tmp_path: Path) -> None:
-    volume(tmp_path, 0)
-    top = tmp_path / "top"
-    top.mkdir()
-    (top / "one").symlink_to("two")
-    (top / "two").symlink_to(tmp_path)
-
-    assert directories(f"{tmp_path}/key.pem") == {str(tmp_path), f"{tmp_path}/..2026_0"}
-    assert directories(f"{top}/./one/../{tmp_path.name}/key.pem") == {
-        str(top),
-        str(tmp_path),
-        f"{tmp_path}/..2026_0",
-    }
-    assert directories(f"{tmp_path}/none/at/all") == {str(tmp_path)}
-    assert directories("/none") == {"/"}
-
-
-def test_links_in_a_circle_end(tmp_path: Path) -> None:
-    (tmp_path / "a").symlink_to("b")
-    (tmp_path / "b").symlink_to("a")
-
-    assert directories(f"{tmp_path}/a/file") == {str(tmp_path)}
 
 
 async def test_without_watches_the_looks_remain(
