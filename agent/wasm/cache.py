@@ -160,13 +160,12 @@ class Cache:
         versions[want.resource] = want.version
         self._meanings[want.url] = _Meaning(key.checksum, versions)
 
-    def use(self, keys: Mapping[str, Key | None], *, whole: bool) -> None:
+    def use(self, keys: Mapping[str, Key | None]) -> None:
         """Take note of what Envoy is told: modules by resource, none where there is none any more.
 
-        A whole set ends the use of all that it does not name.
+        One that a response does not name stays in use: Envoy reads its file again with each
+        listener that has it, and no response tells of what Envoy no longer asks for.
         """
-        if whole:
-            self._used.clear()
         for resource, key in keys.items():
             if key:
                 self._used[resource] = key

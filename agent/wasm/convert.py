@@ -8,8 +8,8 @@ Source: xds-identity-dns.md sections 3.1 to 3.3 and 7.2.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from agent.edit import enumeration, integer, joined, last, last_text, oneof, replaced, without
 from agent.wasm.cache import Policy, PullSecret, Want
-from agent.wasm.edit import enumeration, integer, joined, last, last_text, oneof, replaced, without
 from agent.wire import LENGTH, WireError, fields, message, text
 
 TYPES: Final = "type.googleapis.com/"

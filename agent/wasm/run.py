@@ -88,9 +88,9 @@ class Modules:
         """Return where Envoy finds a module."""
         return f"{self._directory}/{key.path}"
 
-    def use(self, keys: Mapping[str, Key | None], *, whole: bool) -> None:
+    def use(self, keys: Mapping[str, Key | None]) -> None:
         """Take note of what Envoy is told, see `Cache.use`: what is in use stays."""
-        self._cache.use(keys, whole=whole)
+        self._cache.use(keys)
 
     async def get(self, want: Want) -> Key | Failure:
         """Return a module that is on disk."""
@@ -159,17 +159,23 @@ class _Resource(NamedTuple):
 
     packed: bytes
     result: str  #: label of the metric
-    name: str = ""
+    name: str
     key: Key | None = None  #: the module it runs
 
 
 class Conversion:
     """Converts responses; what was fetched for one serves all."""
 
-    def __init__(self, modules: Modules, fetching: Fetching, metrics: Metrics) -> None:
+    def __init__(
+        self, modules: Modules, fetching: Fetching, metrics: Metrics, *, keep_last: bool = False
+    ) -> None:
+        """Begin; `keep_last` rather keeps a module than to replace an extension without."""
         self._modules = modules
         self._fetching = fetching
         self._metrics = metrics
+        self._keep_last = keep_last
+        #: What Envoy was last told of an extension that has a module, by name.
+        self._last: dict[str, _Resource] = {}
         #: Messages of extensions in JSON's form.
         self._structs: dict[StructOrder, bytes] = {}
         #: Set when the conversion that was begun last has ended.
@@ -195,13 +201,21 @@ class Conversion:
             resources, problems = _part(task.result() for task in tasks)
             if problems:
                 raise ExtensionError("; ".join(problems))
-            used = {resource.name: resource.key for resource in resources}
-            self._modules.use({**dict.fromkeys(removed), **used}, whole=not delta)
+            self._take_note(removed, resources)
             return write_entries(
                 raw, entries, [resource.packed for resource in resources], delta=delta
             )
         finally:
             ended.set()
+
+    def _take_note(self, removed: Iterable[str], resources: Iterable[_Resource]) -> None:
+        """Remember what Envoy has got."""
+        used = {resource.name: resource.key for resource in resources}
+        self._modules.use({**dict.fromkeys(removed), **used})
+        if self._keep_last:
+            for name in removed:
+                self._last.pop(name, None)
+            self._last.update({each.name: each for each in resources if each.key})
 
     async def _convert(self, entry: Entry) -> _Resource | ExtensionError:
         try:
@@ -213,18 +227,21 @@ class Conversion:
             self._count("unmarshal_failure")
             return error
         if isinstance(found, Ready):
-            resource = _Resource(found.packed, "no_remote_load")
+            resource = _Resource(found.packed, "no_remote_load", entry.name)
         else:
-            resource = await self._rewrite(found)
+            resource = await self._rewrite(found, entry.name or found.extension.name)
         self._count(resource.result)
-        return resource._replace(name=entry.name or resource.name)
+        return resource
 
-    async def _rewrite(self, plugin: Plugin) -> _Resource:
+    async def _rewrite(self, plugin: Plugin, name: str) -> _Resource:
         """Return a plugin with its module, or what takes the place of one without."""
-        name, want = plugin.extension.name, plugin.want
+        want = plugin.want
         got = want if isinstance(want, Failure) else await self._modules.get(want)
         if isinstance(got, Key):
             return _Resource(local(plugin, self._modules.path(got)), "success", name, got)
+        if last := self._last.get(name):
+            log.warning("extension keeps its last module name=%r reason=%r", name, got.reason)
+            return last._replace(result=got.result)
         log.warning(
             "extension replaced, as it has no module name=%r allows=%s reason=%r",
             name,
@@ -254,7 +271,8 @@ class Conversion:
 def make_conversion(settings: WasmSettings, metrics: Metrics, spawn: Spawn) -> Conversion:
     """Return what converts responses, with a process to fetch for it."""
     fetching = Fetching(settings.fetch, spawn)
-    return Conversion(Modules(settings, metrics, fetching, spawn), fetching, metrics)
+    modules = Modules(settings, metrics, fetching, spawn)
+    return Conversion(modules, fetching, metrics, keep_last=settings.keep_last)
 
 
 def _part(results: Iterable[_Resource | ExtensionError]) -> tuple[list[_Resource], list[str]]:

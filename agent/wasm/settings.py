@@ -39,6 +39,8 @@ class WasmSettings(NamedTuple):
     expiry_seconds: float = 24 * 3600.0
     #: Between two looks for such modules. WASM_PURGE_INTERVAL.
     purge_seconds: float = 3600.0
+    #: An extension whose new module cannot be had keeps its last one. AGENT_WASM_KEEP_LAST.
+    keep_last: bool = False
     fetch: FetchSettings = FetchSettings()
 
 
@@ -50,6 +52,7 @@ def parse_wasm(read: Reader) -> WasmSettings:
         ),
         expiry_seconds=read.take("WASM_MODULE_EXPIRY", _parse_period, default=24 * 3600.0),
         purge_seconds=read.take("WASM_PURGE_INTERVAL", _parse_period, default=3600.0),
+        keep_last=read.take("AGENT_WASM_KEEP_LAST", parse_bool, default=False),
         fetch=FetchSettings(
             directory=read.take("AGENT_WASM_DIRECTORY", _parse_directory, default=DIRECTORY),
             insecure=_parse_list(read.take("WASM_INSECURE_REGISTRIES", parse_text, default="")),

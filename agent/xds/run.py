@@ -28,12 +28,13 @@ from agent.xds.endings import (
 from agent.xds.pace import Pace
 from agent.xds.server import STATUS, Downstream, listening
 from agent.xds.settings import XdsSettings
+from agent.xds.upstream.conversion.run import Convert
 from agent.xds.upstream.run import UPSTREAM, Consume, Count, UpstreamBackend
 
 if TYPE_CHECKING:
     from agent.xds.monitor.run import Monitor, Observer
 
-__all__ = ["Consume", "Relay", "serving"]
+__all__ = ["Consume", "Convert", "Relay", "serving"]
 
 log = logging.getLogger(__name__)
 
@@ -213,6 +214,7 @@ async def serving(
     count: Count,
     observe: Count = lambda *_, **__: None,
     deliver: Mapping[str, Consume] | None = None,
+    convert: Mapping[str, Convert] | None = None,
     subscribe: Sequence[str] = (),
     rng: Callable[[], float] = lambda: 0.0,
 ) -> AsyncIterator[Relay]:
@@ -223,6 +225,7 @@ async def serving(
         count: adds one, or an amount, to a counter by name and labels.
         observe: adds an observation to a histogram by name, value and labels.
         deliver: handlers of the types that the agent consumes, by type URL.
+        convert: what makes of a response the one that Envoy gets, by type URL.
         subscribe: type URLs that the agent itself asks for after Envoy's first request for
             listeners, in this order.
         rng: chance, in [0, 1), that keeps a fleet apart.
@@ -251,6 +254,7 @@ async def serving(
                 count=count,
                 observing=relay.observing,
                 deliver=deliver or {},
+                convert=convert or {},
                 subscribe=subscribe,
                 patience=settings.patience,
                 pace=pace,
@@ -258,11 +262,10 @@ async def serving(
             )
             relay.report_health = upstream.report_health
             if settings.cache.directory:
-                from agent.xds.cache.run import caching  # noqa: PLC0415 - few pods ask for it
+                from agent.xds.cache.run import CachingBackend  # noqa: PLC0415 - few ask for it
 
-                backend = cached = await stack.enter_async_context(
-                    caching(settings.cache, control_plane, upstream)
-                )
+                backend = cached = CachingBackend(settings.cache, control_plane, upstream)
+                stack.push_async_callback(cached.close)
                 relay.remarks.append(cached.problem)
 
         async def serve(kind: Kind, downstream: Downstream) -> Ending:

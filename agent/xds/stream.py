@@ -4,7 +4,7 @@ Theory of operation. Envoy's requests all go upstream, unchanged and in order. T
 listeners is followed by the agent's own subscriptions, and by what was last found of the
 application's health: by then the control plane has seen a node, and the agent's requests carry
 none. Health is told again whenever it changes, and on each stream: the control plane may have
-forgotten it. A response goes to Envoy, or to a handler in the agent, which
+forgotten it. A response goes to Envoy, as it is or converted, or to a handler in the agent, which
 then answers it in Envoy's place, or to nobody. Versions and nonces are never rewritten: each side
 sees those of the other.
 
@@ -39,6 +39,12 @@ class SendUpstream(NamedTuple):
     message: bytes
 
 
+class Convert(NamedTuple):
+    """Pass the response on to Envoy once it was converted, if it can be."""
+
+    response: Response
+
+
 class Deliver(NamedTuple):
     """Give the resource to the agent's handler, then send what `AdsStream.answer` returns."""
 
@@ -52,7 +58,7 @@ class Drop(NamedTuple):
     response: Response
 
 
-Decision = SendDownstream | SendUpstream | Deliver | Drop
+Decision = SendDownstream | SendUpstream | Convert | Deliver | Drop
 
 
 class Health(NamedTuple):
@@ -69,6 +75,7 @@ class AdsStream:
         kind: Kind,
         *,
         consumed: Collection[str] = (),
+        converted: Collection[str] = (),
         subscribe: Sequence[str] = (),
         health: Health | None = None,
     ) -> None:
@@ -77,11 +84,13 @@ class AdsStream:
         Args:
             kind: SotW or delta, the same on both sides.
             consumed: type URLs with a handler in the agent.
+            converted: type URLs that are for Envoy, but not as they are.
             subscribe: type URLs that the agent asks for, in this order.
             health: what is known so far; none if nothing is, or the agent does not look.
         """
         self.kind = kind
         self._consumed = consumed
+        self._converted = converted
         self._subscribe = tuple(subscribe)
         self._health = health
         self._has_begun = False  #: Envoy has asked for listeners
@@ -115,7 +124,8 @@ class AdsStream:
         response = read_response(raw)
         receiver = destination(response.type_url, self._consumed)
         if receiver is Destination.ENVOY:
-            return SendDownstream(response)
+            is_converted = response.type_url in self._converted
+            return Convert(response) if is_converted else SendDownstream(response)
         if receiver is Destination.NOBODY:
             return Drop(response)
         return self._consume(response, raw)

@@ -68,7 +68,8 @@ async def modules(directory: Path, **settings: Any) -> AsyncIterator[Bench]:  # 
     fetching = Fetching(fetch, spawn, idle_seconds=0.01)
     had = Modules(chosen, metrics, fetching, spawn)
     try:
-        yield Bench(had, Conversion(had, fetching, metrics), metrics, fetching)
+        conversion = Conversion(had, fetching, metrics, keep_last=chosen.keep_last)
+        yield Bench(had, conversion, metrics, fetching)
     finally:
         for task in tasks:
             task.cancel()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent.credentials.settings import TokenSettings
 from agent.xds.discovery import Kind, Resource, write_response
-from agent.xds.run import Consume, Relay, serving
+from agent.xds.run import Consume, Convert, Relay, serving
 from agent.xds.settings import (
     CacheSettings,
     CredentialSettings,
@@ -59,6 +59,7 @@ async def bench(
     address: str,
     *,
     deliver: Mapping[str, Consume] | None = None,
+    convert: Mapping[str, Convert] | None = None,
     subscribe: tuple[str, ...] = (),
     metadata: tuple[tuple[str, str], ...] = (("clusterid", ""),),
     keepalive: KeepaliveSettings = KeepaliveSettings(),  # noqa: B008 - immutable
@@ -94,6 +95,7 @@ async def bench(
             count=counts.add,
             observe=observe,
             deliver=deliver,
+            convert=convert,
             subscribe=subscribe,
             rng=rng,
         ) as relay,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from agent.wasm.cache import Policy, PullSecret, Want, directory_of
+from agent.wasm.cache import Key, Policy, PullSecret, Want, directory_of
 from agent.wasm.order import Refused, StructOrder
 from agent.wasm.process import Fetching
 from agent.wasm.settings import FetchSettings
@@ -107,7 +107,8 @@ async def test_what_is_unused_goes_and_what_is_in_use_stays(tmp_path: Path) -> N
     async with web_server(pages()) as port, modules(tmp_path, **periods) as bench:
         used, unused = (Want(name, f"http://127.0.0.1:{port}/{name}") for name in "ab")
         key = await bench.modules.get(used)
-        bench.modules.use({"a": key}, whole=True)  # type: ignore[dict-item]  # it is no failure
+        assert isinstance(key, Key)
+        bench.modules.use({"a": key})
         path = await bench.path(used)
         gone = await bench.path(unused)
 

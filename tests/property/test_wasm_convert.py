@@ -22,7 +22,7 @@ from agent.wasm.convert import (
     replacement,
     write_entries,
 )
-from agent.wasm.edit import enumeration, integer, joined, last, oneof, replaced, without
+from agent.edit import enumeration, integer, joined, last, oneof, replaced, without
 from agent.wire import WireError, message
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.resources import EXTENSION

@@ -14,7 +14,15 @@ from agent.xds.discovery import (
     write_response,
 )
 from agent.xds.resources import CLUSTER, HEALTH, LISTENER, NAME_TABLE, PROXY_CONFIG
-from agent.xds.stream import AdsStream, Deliver, Drop, Health, SendDownstream, SendUpstream
+from agent.xds.stream import (
+    AdsStream,
+    Convert,
+    Deliver,
+    Drop,
+    Health,
+    SendDownstream,
+    SendUpstream,
+)
 
 TABLE = Resource(NAME_TABLE, "", "1", b"table")
 
@@ -30,6 +38,15 @@ def test_a_response_for_envoy_is_sent_on(kind: Kind) -> None:
     decision = stream.receive_response(response(kind, CLUSTER))
 
     assert decision == SendDownstream(Response(CLUSTER, "1", "n", 0))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_converted_type_is_for_envoy_later(kind: Kind) -> None:
+    stream = AdsStream(kind, converted={CLUSTER})
+
+    decision = stream.receive_response(response(kind, CLUSTER))
+
+    assert decision == Convert(Response(CLUSTER, "1", "n", 0))
 
 
 @pytest.mark.parametrize("kind", Kind)

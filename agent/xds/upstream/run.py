@@ -31,6 +31,7 @@ from agent.xds.server import STATUS, Downstream
 from agent.xds.settings import PatienceSettings
 from agent.xds.stream import (
     AdsStream,
+    Convert,
     Decision,
     Deliver,
     Drop,
@@ -38,6 +39,8 @@ from agent.xds.stream import (
     SendDownstream,
     SendUpstream,
 )
+from agent.xds.upstream.conversion import run as conversion
+from agent.xds.upstream.conversion.nonces import Withheld
 from agent.xds.upstream.watchdog.run import Watchdog
 
 if TYPE_CHECKING:
@@ -73,8 +76,14 @@ class RelayedSession:
         self._number = number
         self._observer = backend.observing(number, kind)
         self._stream = AdsStream(
-            kind, consumed=backend.deliver, subscribe=backend.subscribe, health=backend.health
+            kind,
+            consumed=backend.deliver,
+            converted=backend.convert,
+            subscribe=backend.subscribe,
+            health=backend.health,
         )
+        self._arrivals = conversion.Arrivals(upstream.read, kind)
+        self._withheld = Withheld(kind, backend.convert, backend.accepted)
         self._watchdog = Watchdog(backend.patience, backend.rng)
         # Unbounded (R-1): if reading from Envoy waited for the control plane while both sides
         # write, nobody would read. BACKLOG_BYTES ends the stream instead.
@@ -86,6 +95,7 @@ class RelayedSession:
     def pumps(self) -> Sequence[Coroutine[Any, Any, Ending | None]]:
         """Return what runs at once."""
         return (
+            self._arrivals.run(),
             self._receive_downstream(),
             self._send_upstream(),
             self._relay_responses(),
@@ -112,6 +122,7 @@ class RelayedSession:
                 return too_long(len(raw), self._downstream.limit_bytes)
             try:
                 request, own = self._stream.receive_request(raw)
+                request, raw = self._withheld.readdressed(request, raw)
             except WireError as error:
                 return unreadable("Envoy", str(error))
             log.debug(
@@ -149,16 +160,18 @@ class RelayedSession:
         `raw` is given up before each wait: a push may have 60 MB.
         """
         while True:
-            raw = await self._upstream.read()
-            if raw is None:
-                return self._backend.ended(upstream_ended(*await self._upstream.status()))
-            self._backend.received()
-            self._watchdog.heard()
+            raw = await self._next()
+            if isinstance(raw, Ending):
+                return raw
             try:
                 decision = self._stream.receive_response(raw)
             except WireError as error:
                 return self._backend.ended(unreadable(UPSTREAM, str(error)))
             self._observe(decision, raw)
+            if isinstance(decision, Convert):
+                self._convert(decision.response, raw)
+                del raw
+                continue
             if not isinstance(decision, SendDownstream):
                 del raw
                 await self._keep(decision)
@@ -171,6 +184,32 @@ class RelayedSession:
             self._backend.allocator.written(size)
             if ending is not None:
                 return ending
+
+    async def _next(self) -> bytes | Ending:
+        """Return the next response, or how all ends; what was converted goes to Envoy meanwhile."""
+        while isinstance(arrived := await self._arrivals.next(), conversion.Converted):
+            if (ending := await self._pass_on(arrived)) is not None:
+                return ending
+        if arrived is None:
+            return self._backend.ended(upstream_ended(*await self._upstream.status()))
+        self._backend.received()
+        self._watchdog.heard()
+        return arrived
+
+    def _convert(self, response: Response, raw: bytes) -> None:
+        self._trace("=", response)
+        self._withheld.received(response)
+        self._arrivals.convert(self._backend.convert[response.type_url], response, raw)
+
+    async def _pass_on(self, converted: conversion.Converted) -> Ending | None:
+        """Send Envoy what a response was converted to, or the control plane why it was not."""
+        response, message, problem = converted
+        if message is None:
+            log.warning("refused response type=%s reason=%r", response.type_url, problem)
+            self._enqueue(self._withheld.refusal(response, problem))
+            return None
+        self._withheld.passed_on(response)
+        return await self._finish(self._downstream.write(message), response)
 
     async def _finish(
         self, writing: Coroutine[Any, Any, None], response: Response
@@ -189,7 +228,7 @@ class RelayedSession:
 
     def _observe(self, decision: Decision, raw: bytes) -> None:
         match decision:
-            case SendDownstream(response) | Deliver(response):
+            case SendDownstream(response) | Convert(response) | Deliver(response):
                 self._observer.responded(raw, response)
             case SendUpstream():  # a refusal of it
                 self._observer.responded(raw)
@@ -254,6 +293,7 @@ class UpstreamBackend:
         count: Count,
         observing: "Callable[[int, Kind], Observer]",
         deliver: Mapping[str, Consume],
+        convert: Mapping[str, conversion.Convert],
         subscribe: Sequence[str],
         patience: PatienceSettings,
         pace: Pace,
@@ -266,6 +306,8 @@ class UpstreamBackend:
         self.count = count
         self.observing = observing
         self.deliver = deliver
+        self.convert = convert
+        self.accepted: dict[str, str] = {}  #: versions of converted types, by type URL
         self.subscribe = subscribe
         self.health: Health | None = None  #: as last reported
         self._session: RelayedSession | None = None  #: the current one
