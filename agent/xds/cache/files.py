@@ -36,7 +36,9 @@ SETTINGS: Final = (
     "PRAGMA locking_mode = EXCLUSIVE",
     "PRAGMA temp_store = MEMORY",
     "PRAGMA cache_size = -1024",  # KiB
-    "PRAGMA auto_vacuum = FULL",  # the volume may be in memory: what is not used is given back
+    # The volume may be in memory: what is not used is given back.
+    "PRAGMA auto_vacuum = FULL",
+    "PRAGMA journal_size_limit = 0",
 )
 SCHEMA: Final = (
     "CREATE TABLE about (node TEXT NOT NULL, at REAL NOT NULL)",

@@ -1,10 +1,6 @@
-"""Keeps what Envoy accepts of the control plane, and serves it to an Envoy that gets no answer.
+"""Has the control plane answer Envoy, or what Envoy has accepted before: what all streams share.
 
-Theory of operation. Every stream of Envoy is relayed, and what passes is recorded. Where nothing
-has passed to an Envoy that has nothing, because the control plane cannot be reached or is silent,
-the same stream is served what was kept: no response of another has been seen on it. Then the
-control plane is dialled again and again, and once it takes a connection the stream ends. Envoy
-comes back with all it has, and the control plane makes of that what it must be (R-2).
+What costs an import is imported by the first stream (session/run.py).
 
 Source: xds-identity-dns.md section 2.11; cases X10 and X11.
 """
@@ -13,23 +9,19 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from agent.backoff import backoff_seconds
-from agent.xds.cache.files import Kept
-from agent.xds.cache.ledger import Drop
-from agent.xds.cache.process import Recorder
-from agent.xds.cache.tap.run import Tap
 from agent.xds.client import ControlPlane
 from agent.xds.discovery import Kind
-from agent.xds.endings import HANDED_OVER, Ending
-from agent.xds.local.run import LocalBackend
-from agent.xds.run import Pump, run_session
 from agent.xds.server import Downstream
 from agent.xds.settings import CacheSettings
 from agent.xds.upstream.run import UpstreamBackend
+
+if TYPE_CHECKING:
+    from agent.xds.cache.files import Kept
+    from agent.xds.cache.process import Recorder
+    from agent.xds.cache.session.run import CachedSession
 
 log = logging.getLogger(__name__)
 
@@ -38,105 +30,6 @@ SERVING: Final = "xds_serving_cached"
 FIRST_WAIT_SECONDS: Final = 1.0
 LONGEST_WAIT_SECONDS: Final = 30.0
 FULL_JITTER: Final = 1.0
-#: Envoy gets so long to take what was kept before it is told to ask the control plane.
-STAY_SECONDS: Final = 1.0
-
-
-class CachedSession:
-    """One stream of Envoy, answered by the control plane or, in its place, from what was kept."""
-
-    def __init__(
-        self, backend: "CachingBackend", kind: Kind, downstream: Downstream, number: int
-    ) -> None:
-        self._backend = backend
-        self._kind = kind
-        self._number = number
-        self._deadline = backend.deadline()
-        self._tap = Tap(
-            kind,
-            downstream,
-            backend.recorder,
-            numbers=backend.numbers,
-            answered=backend.answered,
-        )
-
-    def pumps(self) -> tuple[Pump, ...]:
-        """Return what runs at once."""
-        return self._tap.listen(), self._serve()
-
-    async def close(self) -> None:
-        """Record the end of the stream."""
-        self._tap.close()
-
-    async def _serve(self) -> Ending:
-        async with asyncio.TaskGroup() as tasks:
-            relaying = tasks.create_task(self._relay())
-            settled = tasks.create_task(self._tap.settled.wait())
-            ending = await self._answer(relaying, settled)
-            settled.cancel()
-        return ending
-
-    async def _answer(self, relaying: asyncio.Task[Ending], settled: asyncio.Task[Any]) -> Ending:
-        """Return how the stream ended, whoever has answered it."""
-        await _first((relaying, settled), self._backend.settings.after_seconds)
-        kept = None if self._tap.settled.is_set() else await self._backend.recorder.load()
-        if kept and relaying.done() and await self._comes_back(settled):
-            return relaying.result()
-        if kept is None or self._tap.settled.is_set():
-            return await relaying
-        downstream = self._tap.repeated()
-        relaying.cancel()
-        await asyncio.wait((relaying,))
-        return await self._stand_in(kept, downstream)
-
-    async def _relay(self) -> Ending:
-        upstream = self._backend.upstream
-        session = await upstream.open(self._kind, self._tap.recorded(), self._number)
-        if isinstance(session, Ending):
-            return session
-        return await run_session(session, asyncio.get_running_loop().create_future())
-
-    async def _comes_back(self, settled: asyncio.Task[Any]) -> bool:
-        """Return whether the control plane can be reached before what was kept is due."""
-        remaining = self._deadline - asyncio.get_running_loop().time()
-        async with asyncio.TaskGroup() as tasks:
-            dialling = tasks.create_task(self._backend.dial())
-            await _first((dialling, settled), max(remaining, 0))
-            is_back = dialling.done()
-            dialling.cancel()
-        return is_back
-
-    async def _stand_in(self, kept: Kept, downstream: Downstream) -> Ending:
-        """Serve what was kept until the control plane can be reached."""
-        self._backend.serves(kept)
-        local = StandIn(self._backend, kept)
-        session = await local.open(self._kind, downstream, self._number)
-        back: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(self._wait_for(back))
-            ending = await run_session(session, back)
-            waiting.cancel()
-        self._backend.upstream.allocator.written(kept.size)
-        return ending
-
-    async def _wait_for(self, back: asyncio.Future[Ending]) -> None:
-        await asyncio.sleep(STAY_SECONDS)
-        await self._backend.dial()
-        back.set_result(HANDED_OVER)
-
-
-class StandIn(LocalBackend):
-    """Answers from what was kept; what Envoy refuses of it is not kept any more."""
-
-    def __init__(self, backend: "CachingBackend", kept: Kept) -> None:
-        super().__init__(_ignore, backend.upstream.observing, kept.snapshot)
-        self._recorder = backend.recorder
-
-    def answered(self, type_url: str, error: str | None) -> None:
-        """Take Envoy's ACK or NACK."""
-        super().answered(type_url, error)
-        if error is not None:
-            self._recorder.record([Drop(type_url)])
 
 
 class CachingBackend:
@@ -147,20 +40,30 @@ class CachingBackend:
         settings: CacheSettings,
         control_plane: ControlPlane,
         upstream: UpstreamBackend,
-        recorder: Recorder,
     ) -> None:
         self.settings = settings
         self.upstream = upstream
-        self.recorder = recorder
+        self._recorder: Recorder | None = None
         self.numbers = itertools.count(1)
         self._control_plane = control_plane
         self._unanswered_since: float | None = None
         self._served_at: float | None = None  #: Unix seconds of what Envoy was served instead
         upstream.count(SERVING, 0)
 
-    async def open(self, kind: Kind, downstream: Downstream, number: int) -> CachedSession:
+    async def open(self, kind: Kind, downstream: Downstream, number: int) -> "CachedSession":
         """Return a session for a stream of Envoy."""
-        return CachedSession(self, kind, downstream, number)
+        # Not before Envoy is there, which from now on waits for the control plane.
+        from agent.xds.cache.process import Recorder  # noqa: PLC0415 - see above
+        from agent.xds.cache.session.run import CachedSession  # noqa: PLC0415 - as above
+
+        if self._recorder is None:
+            self._recorder = Recorder(self.settings.directory)
+        return CachedSession(self, self._recorder, kind, downstream, number)
+
+    async def close(self) -> None:
+        """Keep for good what has come."""
+        if self._recorder is not None:
+            await self._recorder.close()
 
     def problem(self) -> str | None:
         """Return what is wrong now, for people: that Envoy has something old."""
@@ -183,7 +86,7 @@ class CachingBackend:
             self.upstream.count(SERVING, -1)
             log.info("control plane has taken over from the cache")
 
-    def serves(self, kept: Kept) -> None:
+    def serves(self, kept: "Kept") -> None:
         """Say that Envoy is served what was kept."""
         if self._served_at is None:
             self.upstream.count(SERVING, 1)
@@ -214,24 +117,3 @@ class CachingBackend:
                     return
             except (OSError, ValueError) as error:
                 log.debug("! cannot be dialled reason=%r", str(error))
-
-
-@asynccontextmanager
-async def caching(
-    settings: CacheSettings, control_plane: ControlPlane, upstream: UpstreamBackend
-) -> AsyncIterator[CachingBackend]:
-    """Provide what answers Envoy by AGENT_XDS_CACHE."""
-    recorder = Recorder(settings.directory)
-    try:
-        yield CachingBackend(settings, control_plane, upstream, recorder)
-    finally:
-        await recorder.close()
-
-
-async def _first(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> None:
-    """Return when one of the tasks is done, or the time is over."""
-    await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-
-
-def _ignore(_about: str, _problem: str | None) -> None:
-    """Keep nothing: the readiness answer says that all of it is old."""

@@ -1,0 +1,1 @@
+"""One stream of Envoy, with what was kept at hand."""
