@@ -32,7 +32,7 @@ COPY bootstrap bootstrap
 COPY iptables iptables
 # Byte code is made once, and its source not looked at again: a pod's root file system is read-only,
 # and without byte code a start would take four times as long.
-RUN /opt/mesh-agent/bin/pip install --no-cache-dir --no-compile -c constraints.txt . \
+RUN /opt/mesh-agent/bin/pip install --no-cache-dir --no-compile -c constraints.txt '.[zstd]' \
  && /opt/mesh-agent/bin/pip uninstall -y pip setuptools \
  && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/mesh-agent/lib
 

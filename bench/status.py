@@ -63,7 +63,7 @@ async def serve(admin_port: int) -> None:
     async def nothing() -> None:
         return
 
-    hooks = Hooks(terminating=lambda: None, checks=(), details=(), drain=nothing, quit=lambda: None)
+    hooks = Hooks(terminating=lambda: None, checks={}, details={}, drain=nothing, quit=lambda: None)
     settings = StatusSettings(
         port=0,
         admin_host="127.0.0.1",

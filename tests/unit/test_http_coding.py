@@ -1,7 +1,10 @@
 import gzip
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
+import zstandard
 
 from agent.http.coding import INFLATED_BYTES, MINIMUM_BYTES, compressed, decoded, inflated
 from agent.http.message import Reply, Request
@@ -55,6 +58,63 @@ async def test_a_long_body_is_compressed() -> None:
 
     assert reply.headers == (("A", "b"), ("Content-Encoding", "gzip"))
     assert gzip.decompress(await whole(reply)) == LONG
+
+
+def unpack(coding: str, data: bytes) -> bytes:
+    if coding == "gzip":
+        return gzip.decompress(data)
+    return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "coding"),
+    [
+        ("zstd", "zstd"),
+        ("gzip, zstd", "zstd"),
+        ("gzip;q=1, ZSTD;q=0.5", "gzip"),
+        ("zstd;q=0, gzip", "gzip"),
+        ("br, deflate, *, gzip", "gzip"),
+    ],
+)
+async def test_the_client_chooses_and_zstd_wins_ties(accepted: str, coding: str) -> None:
+    request = Request("GET", "/", (("Accept-Encoding", accepted),))
+
+    plain = await compressed(request, Reply(200, LONG))
+    streamed = await compressed(request, Reply(200, Pieces(LONG, b"", b"end").generator))
+
+    assert plain.headers == streamed.headers == (("Content-Encoding", coding),)
+    assert unpack(coding, await whole(plain)) == LONG
+    assert unpack(coding, await whole(streamed)) == LONG + b"end"
+
+
+@pytest.mark.parametrize(("accepted", "coding"), [("gzip, zstd", "gzip"), ("zstd", "none")])
+def test_zstd_is_not_offered_where_its_library_is_missing(accepted: str, coding: str) -> None:
+    code = f"""
+import sys, asyncio
+sys.modules["zstandard"] = None
+from agent.http.coding import compressed
+from agent.http.message import Reply, Request
+request = Request("GET", "/", (("Accept-Encoding", {accepted!r}),))
+reply = asyncio.run(compressed(request, Reply(200, bytes(2000))))
+print(dict(reply.headers).get("Content-Encoding", "none"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout.strip() == coding
+
+
+def test_zstd_is_not_imported_for_who_does_not_ask() -> None:
+    code = """
+import sys, asyncio
+from agent.http.coding import compressed
+from agent.http.message import Reply, Request
+request = Request("GET", "/", (("Accept-Encoding", "gzip"),))
+asyncio.run(compressed(request, Reply(200, bytes(2000))))
+print("zstandard" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout.strip() == "False"
 
 
 async def test_a_long_stream_is_compressed_and_its_source_closed() -> None:
