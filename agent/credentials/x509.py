@@ -22,7 +22,8 @@ UTC_TIME: Final = 0x17
 GENERALIZED_TIME: Final = 0x18
 VERSION: Final = 0xA0
 EXTENSIONS: Final = 0xA3
-URI: Final = 0x86
+#: Kinds of alternative names, as OpenSSL writes them. RFC 5280 section 4.2.1.6.
+NAME_KINDS: Final = {0x81: "email", 0x82: "DNS", 0x86: "URI", 0x87: "IP"}
 LONG_LENGTH: Final = 0x80
 MAX_LENGTH_BYTES: Final = 4
 PIVOT_YEAR: Final = 50  #: a two-digit year below it is in this century, RFC 5280 4.1.2.5.1
@@ -47,8 +48,8 @@ class Certificate(NamedTuple):
     not_after: float  #: Unix seconds
     subject: bytes
     public_key: bytes
-    #: Those among the subject's alternative names, such as a SPIFFE ID.
-    uris: tuple[str, ...]
+    #: The subject's alternative names with their kinds, such as URI:spiffe://… and DNS:….
+    names: tuple[str, ...]
 
 
 def certificates(pem: bytes) -> list[bytes]:
@@ -97,7 +98,7 @@ def read_certificate(der: bytes) -> Certificate:
     subject, at = _whole(der, at)
     public_key, at = _whole(der, at)
     return Certificate(
-        serial, issuer, not_before, not_after, subject, public_key, tuple(_uris(der, at, end))
+        serial, issuer, not_before, not_after, subject, public_key, tuple(_names(der, at, end))
     )
 
 
@@ -139,8 +140,8 @@ def _validity(der: bytes, start: int, end: int) -> tuple[float, float]:
     return times[0], times[1]
 
 
-def _uris(der: bytes, start: int, end: int) -> Iterator[str]:
-    """Yield the URIs of the extension subjectAltName among what follows the public key."""
+def _names(der: bytes, start: int, end: int) -> Iterator[str]:
+    """Yield the names in the extension subjectAltName among what follows the public key."""
     for tag, first, _ in _elements(der, start, end):
         if tag != EXTENSIONS:
             continue
@@ -150,8 +151,20 @@ def _uris(der: bytes, start: int, end: int) -> Iterator[str]:
             if parts and der[slice(*parts[0][1:])] == SUBJECT_ALT_NAME:
                 _, at, names_end = _element(der, parts[-1][1], SEQUENCE)
                 for kind, name, name_end in _elements(der, at, names_end):
-                    if kind == URI:
-                        yield der[name:name_end].decode("ascii", "replace")
+                    if kind in NAME_KINDS:
+                        text = _name_text(NAME_KINDS[kind], der[name:name_end])
+                        yield f"{NAME_KINDS[kind]}:{text}"
+
+
+def _name_text(kind: str, content: bytes) -> str:
+    if kind != "IP":
+        return content.decode("ascii", "replace")
+    import ipaddress  # noqa: PLC0415 - few certificates have any
+
+    try:
+        return str(ipaddress.ip_address(content))
+    except ValueError:
+        return content.hex()
 
 
 def _elements(der: bytes, at: int, end: int) -> Iterator[Element]:

@@ -64,4 +64,10 @@ async def _fetch(port: int) -> Any:  # noqa: ANN401 - JSON
         raise AgentError(f"no answer from the agent at {where}: {error}; is it running?") from error
     if response.status != 200:  # noqa: PLR2004 - OK
         raise AgentError(f"the agent at {where} answers {response.status}, without certificates")
-    return json.loads(response.body)
+    try:
+        shown = json.loads(response.body)
+    except ValueError:
+        shown = None
+    if not isinstance(shown, dict) or "spiffe_id" not in shown:
+        raise AgentError(f"{where} answers with no certificates; is it the agent's status port?")
+    return shown

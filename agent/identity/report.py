@@ -65,7 +65,7 @@ def _described(pem: bytes) -> list[Document]:
             "serial": f"{read.serial:x}",
             "not_before": read.not_before,
             "not_after": read.not_after,
-            "uris": list(read.uris),
+            "san": list(read.names),
         }
         found.append(described)
     return found
@@ -101,7 +101,7 @@ def _section(title: str, members: Sequence[Mapping[str, Any]], now: float) -> li
             ("subject", member["subject"] or "(empty)"),
             ("signed by", member["issuer"] or "(empty)"),
             ("serial", member["serial"]),
-            *(("SAN", uri) for uri in member["uris"]),
+            *(("SAN", name) for name in member["san"]),
             ("valid from", _when(member["not_before"], now)),
             ("not after", _when(member["not_after"], now)),
         ]

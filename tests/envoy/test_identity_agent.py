@@ -135,7 +135,7 @@ def test_the_certificate_is_shown(pod: Pod) -> None:
     assert text.returncode == 0
     assert f"SPIFFE ID      {SPIFFE_ID}\n" in text.stdout
     assert shown["source"] == f"issued by localhost:{CA_PORT}"
-    assert shown["chain"][0]["uris"] == [SPIFFE_ID]
+    assert shown["chain"][0]["san"] == [f"URI:{SPIFFE_ID}"]
     assert shown["chain"][0]["issuer"] == "CN=mesh root"
     assert "PRIVATE" not in text.stdout
 

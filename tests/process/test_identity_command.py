@@ -38,14 +38,15 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 @contextlib.contextmanager
 def status_port(shown: Any) -> Iterator[int]:  # noqa: ANN401 - JSON
-    """Answer as the agent does, or with 404 where there is nothing to show."""
+    """Answer as the agent does, with text as it is, or with 404 where there is nothing to show."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             assert self.path == "/debug/certs"
             self.send_response(404 if shown is None else 200)
             self.end_headers()
-            self.wfile.write(json.dumps(shown).encode())
+            text = shown if isinstance(shown, str) else json.dumps(shown)
+            self.wfile.write(text.encode())
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the library's
             """Be quiet."""
@@ -67,7 +68,7 @@ def test_what_is_served_is_told_in_words() -> None:
     lines = done.stdout.splitlines()
     assert f"SPIFFE ID      {SPIFFE_ID}" in lines
     assert "  signed by    CN=mesh root" in lines
-    assert f"  SAN          {SPIFFE_ID}" in lines
+    assert f"  SAN          URI:{SPIFFE_ID}" in lines
     assert "PRIVATE" not in done.stdout
 
 
@@ -100,6 +101,18 @@ def test_an_agent_without_certificates_is_said_to_be_one() -> None:
 
     assert done.returncode == 255
     assert "answers 404, without certificates" in done.stderr
+
+
+@pytest.mark.parametrize("shown", ["<html>", "[]", '{"status": "ok"}', ""])
+@pytest.mark.parametrize("words", [(), ("-o", "json")])
+def test_somebody_else_on_the_port_is_not_the_agent(shown: str, words: tuple[str, ...]) -> None:
+    with status_port(shown) as port:
+        done = run(f"--debug-port={port}", *words)
+
+    assert done.returncode == 255
+    assert done.stderr == (
+        f"Error: localhost:{port} answers with no certificates; is it the agent's status port?\n"
+    )
 
 
 def test_help_names_the_flags() -> None:

@@ -148,7 +148,7 @@ async def test_what_is_served_is_shown_without_the_key(tmp_path: Path) -> None:
     assert nothing["chain"] == []
     assert nothing["source"] is None
     assert shown["source"] == f"issued by localhost:{ca.port}"
-    assert [each["uris"] for each in shown["chain"]] == [[SPIFFE_ID], []]
+    assert [each["san"] for each in shown["chain"]] == [[f"URI:{SPIFFE_ID}"], []]
     assert shown["next_renewal"] == pytest.approx(clock.now().wall + DAY / 2, abs=2)
     assert len(shown["trust_bundle"]) == 1
     assert "PRIVATE" not in str(shown)

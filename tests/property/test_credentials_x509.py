@@ -57,4 +57,4 @@ def test_any_certificate_reads_as_the_library_made_it(
 
     assert read.serial == serial
     assert (read.not_before, read.not_after) == tuple(time.timestamp() for time in times)
-    assert list(read.uris) == [str(each.value) for each in names]
+    assert list(read.names) == [f"URI:{each.value}" for each in names]

@@ -1,6 +1,7 @@
 """The agent's own reading of certificates, held against the real library's."""
 
 import datetime as dt
+import ipaddress
 
 import pytest
 from cryptography import x509
@@ -61,7 +62,14 @@ def element(tag: int, *content: bytes) -> bytes:
 
 
 def test_the_outline_is_read() -> None:
-    names = (x509.DNSName("x"), x509.UniformResourceIdentifier(SPIFFE_ID))
+    names = (
+        x509.DNSName("x"),
+        x509.UniformResourceIdentifier(SPIFFE_ID),
+        x509.RegisteredID(x509.ObjectIdentifier("1.2.3")),
+        x509.IPAddress(ipaddress.ip_address("10.0.0.1")),
+        x509.IPAddress(ipaddress.ip_address("fd00::1")),
+        x509.RFC822Name("a@b"),
+    )
 
     read = read_certificate(der_of(certificate(END, *names)))
 
@@ -69,12 +77,20 @@ def test_the_outline_is_read() -> None:
     assert read.issuer == read.subject == NAME.public_bytes()
     assert (read.not_before, read.not_after) == (START.timestamp(), END.timestamp())
     assert read.public_key == spki()
-    assert read.uris == (SPIFFE_ID,)
+    assert read.names == ("DNS:x", f"URI:{SPIFFE_ID}", "IP:10.0.0.1", "IP:fd00::1", "email:a@b")
 
 
-@pytest.mark.parametrize("names", [(), (x509.DNSName("x"),)])
-def test_there_may_be_no_uri(names: tuple[x509.GeneralName, ...]) -> None:
-    assert read_certificate(der_of(certificate(END, *names))).uris == ()
+def test_an_address_of_no_family_is_shown_as_it_is() -> None:
+    address = element(0x87, b"\1\2")
+    names = element(0x30, b"\x06\x03\x55\x1d\x11", element(0x04, element(0x30, address)))
+
+    read = read_certificate(handmade(more=element(0xA3, element(0x30, names))))
+
+    assert read.names == ("IP:0102",)
+
+
+def test_there_may_be_no_other_names() -> None:
+    assert read_certificate(der_of(certificate(END))).names == ()
 
 
 @pytest.mark.parametrize("year", [1999, 2026, 2049, 2050, 9999])
@@ -100,12 +116,12 @@ def test_a_certificate_of_the_first_version_has_no_version() -> None:
     read = read_certificate(handmade())
 
     assert read.not_after == dt.datetime(2030, 1, 1, tzinfo=dt.UTC).timestamp()
-    assert read.uris == ()
+    assert read.names == ()
 
 
 def test_identifiers_before_the_extensions_are_passed_over() -> None:
     """RFC 5280 section 4.1.2.8; some CA may still write them."""
-    assert read_certificate(handmade(more=element(0x81, b"\0unique"))).uris == ()
+    assert read_certificate(handmade(more=element(0x81, b"\0unique"))).names == ()
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_a_good_answer_is_taken() -> None:
     assert issued.chain.decode() == leaf + OTHER.pem + ROOT.pem
     assert issued.roots.decode() == ROOT.pem
     assert issued.key is CSR.key
-    assert issued.leaf.uris == (SPIFFE_ID,)
+    assert issued.leaf.names == (f"URI:{SPIFFE_ID}",)
 
 
 @pytest.mark.parametrize(

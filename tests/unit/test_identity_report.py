@@ -35,7 +35,7 @@ def test_the_document_has_everything_but_the_key() -> None:
     assert leaf["issuer"] == root["subject"] == "CN=mesh root"
     assert int(leaf["serial"], 16) == LEAF.serial
     assert (leaf["not_before"], leaf["not_after"]) == (LEAF.not_before, LEAF.not_after)
-    assert leaf["uris"] == [SPIFFE_ID]
+    assert leaf["san"] == [f"URI:{SPIFFE_ID}"]
     assert made["next_renewal"] == LEAF.not_after - 1800
     assert made["trust_bundle"] == [root]
     assert [each["name"] for each in made["files"]] == ["file-cert:a~k", "file-root:b"]
@@ -54,7 +54,7 @@ def test_the_text_says_what_is_left() -> None:
     assert lines[3].startswith("next renewal   20")
     assert lines[3].endswith(" UTC (in 30m)")
     assert "  signed by    CN=mesh root" in lines
-    assert f"  SAN          {SPIFFE_ID}" in lines
+    assert f"  SAN          URI:{SPIFFE_ID}" in lines
     assert f"  serial       {LEAF.serial:x}" in lines
     assert any(line.startswith("  not after") and line.endswith("(in 1h)") for line in lines)
     assert "  problem      the certificate is not for this key" in lines
