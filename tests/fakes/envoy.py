@@ -8,7 +8,7 @@ it reads `behaviour.json` there, writes `port` once it listens, and appends a li
 for each admin request and each signal.
 
 Behaviour keys: `ready` (status of /ready), `stats` (list of bodies or null for a failure, the
-last one repeats), `hang` (targets that are never answered), `on_term` (exit code, or null to
+last one repeats), `hang` (targets that are never answered), `refuse` (targets answered with 500), `on_term` (exit code, or null to
 ignore the signal), `closes_after` (target after which nobody listens any more), `last_words` (what
 it writes when it is asked to stop).
 """
@@ -46,7 +46,7 @@ class Admin(BaseHTTPRequestHandler):
         target = self.path.split("?")[0]
         if target in BEHAVIOUR.get("hang", []):
             threading.Event().wait()
-        status, body = 200, "OK\n"
+        status, body = 500 if target in BEHAVIOUR.get("refuse", []) else 200, "OK\n"
         if target == "/ready":
             status = BEHAVIOUR.get("ready", 200)
         if target == "/stats":

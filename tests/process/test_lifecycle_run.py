@@ -65,7 +65,7 @@ async def test_an_envoy_that_ignores_the_request_to_stop_is_killed(tmp_path: Pat
 async def test_an_admin_port_that_never_answers_does_not_hold_up_the_end(
     tmp_path: Path, target: str
 ) -> None:
-    """Cases D11, D15."""
+    """Case D11."""
     async with pod(tmp_path, hang=[target]) as it:
         send_to_self(signal.SIGTERM)
 
@@ -126,6 +126,16 @@ async def test_an_admin_port_that_is_gone_shortens_nothing(tmp_path: Path) -> No
     plan = BRIEF._replace(minimum_seconds=0.3)
     async with pod(tmp_path, plan, settings, closes_after="/close") as it:
         await it.close_admin_port()
+        send_to_self(signal.SIGTERM)
+
+        assert await it.exit_code() == 0
+        assert it.seconds_since_signal() >= 0.3
+
+
+async def test_a_drain_that_is_refused_shortens_nothing(tmp_path: Path) -> None:
+    """Case D15."""
+    plan = BRIEF._replace(minimum_seconds=0.3)
+    async with pod(tmp_path, plan, refuse=["/drain_listeners"]) as it:
         send_to_self(signal.SIGTERM)
 
         assert await it.exit_code() == 0
