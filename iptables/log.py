@@ -43,6 +43,12 @@ class Log:
             with suppress(OSError):
                 target.write(line)
 
+    def flush(self) -> None:
+        """Show what was written, before something that may take long."""
+        for target in self.targets:
+            with suppress(OSError):
+                target.flush()
+
 
 def open_log(flags: Parsed, *, usual_target: str = "stdout") -> Log:
     """Return the log that the global flags describe.

@@ -73,6 +73,7 @@ def _wait(deadline: float, log: Log) -> bool:
             log.write("warn", f"the lock of this command is held by {who} of user {uid}: ignored")
             return False
         log.write("info", f"waiting for {who} to end its changes")
+        log.flush()
         peer.recv(1)
     except TimeoutError as error:
         raise SystemRefusedError(STUCK.format(who)) from error

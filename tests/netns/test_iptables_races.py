@@ -1,6 +1,8 @@
 """Runs at the same time, and locks that somebody else holds."""
 
 import fcntl
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -149,6 +151,43 @@ def test_a_lock_held_by_a_user_without_rights_holds_nobody_up(inside: Namespace)
 
     assert "of user 5000: ignored" in log
     assert "Final iptables state" in log
+
+
+#: Keeps its input until it is let go, then runs the real tool on it.
+SLOW = """#!/bin/sh
+cat > {here}/input
+cat {here}/gate
+exec {real} "$@" < {here}/input
+"""
+
+
+def test_a_change_that_outlives_its_command_is_waited_for(
+    inside: Namespace, tmp_path: Path
+) -> None:
+    real = shutil.which("iptables-nft-restore")
+    slow = tmp_path / "iptables-nft-restore"
+    slow.write_text(SLOW.format(here=tmp_path, real=real))
+    slow.chmod(0o755)
+    os.mkfifo(tmp_path / "gate")
+    path = "/usr/sbin:/usr/bin:/sbin:/bin"
+    argv = (*CAPTURE, "--force-iptables-binary=nft")
+
+    killed = start(inside, *argv, PATH=f"{tmp_path}:{path}")
+    with (tmp_path / "gate").open("w") as gate:  # once the tool waits
+        killed.kill()
+        killed.wait()
+        after = start(inside, *argv)
+        assert after.stdout
+        waiting = next(line for line in after.stdout if "waiting for process" in line)
+        assert not any(dump(inside).values())
+        gate.write("\n")
+    log = after.communicate()[0]
+    assert killed.communicate()[0]
+
+    assert f"waiting for process {killed.pid} " in waiting
+    assert after.returncode == 0
+    assert "reconciliation not needed" in log
+    assert dump(inside)["ip6tables-nft"]
 
 
 def test_the_lock_is_another_in_another_namespace(inside: Namespace) -> None:
