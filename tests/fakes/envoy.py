@@ -8,9 +8,9 @@ it reads `behaviour.json` there, writes `port` once it listens, and appends a li
 for each admin request and each signal.
 
 Behaviour keys: `ready` (status of /ready), `stats` (list of bodies or null for a failure, the
-last one repeats), `hang` (targets that are never answered), `refuse` (targets answered with 500), `on_term` (exit code, or null to
-ignore the signal), `closes_after` (target after which nobody listens any more), `last_words` (what
-it writes when it is asked to stop).
+last one repeats), `hang` (targets that are never answered), `refuse` (targets answered with 500),
+`on_term` (exit code, or null to ignore the signal), `closes_after` (target after which nobody
+listens any more), `last_words` (what it writes when it is asked to stop).
 """
 
 import json
