@@ -30,14 +30,17 @@ from agent.process import build
 from agent.settings import Settings
 from agent.status import run as status
 from agent.status.settings import StatusSettings
+from agent.wasm.settings import WasmSettings
 from agent.xds import run as xds
-from agent.xds.resources import NAME_TABLE, PROXY_CONFIG
+from agent.xds.discovery import Kind, read_response
+from agent.xds.resources import EXTENSION, NAME_TABLE, PROXY_CONFIG
 from bootstrap.files import Gate, write_atomic
 from bootstrap.grpc import grpc_bootstrap
 from bootstrap.node import Node
 
 if TYPE_CHECKING:
     from agent.dns.run import Proxy
+    from agent.wasm.run import Conversion
 
 log = logging.getLogger(__name__)
 
@@ -178,6 +181,7 @@ async def _serve(
                 count=metrics.count,
                 observe=metrics.observe,
                 deliver=deliver,
+                convert=await _wasm(settings.wasm, metrics, stack),
                 subscribe=tuple(deliver),
                 rng=_chance,
             )
@@ -228,6 +232,31 @@ async def _dns(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> "
     from agent.dns.run import serving  # noqa: PLC0415 - few pods need it
 
     return await stack.enter_async_context(serving(settings.dns, metrics))
+
+
+async def _wasm(
+    settings: WasmSettings, metrics: Metrics, stack: AsyncExitStack
+) -> dict[str, xds.Convert]:
+    """Return what has Envoy find Wasm modules in files, loaded when there is the first extension.
+
+    What it fetches outlives Envoy's stream, but not the stack.
+    """
+    if not settings.enabled:
+        return {}
+    tasks = await stack.enter_async_context(asyncio.TaskGroup())
+    conversion: Conversion | None = None
+
+    async def convert(kind: Kind, raw: bytes) -> bytes:
+        nonlocal conversion
+        if conversion is None:
+            if not read_response(raw).resource_count:
+                return raw
+            from agent.wasm.run import make_conversion  # noqa: PLC0415 - few pods have extensions
+
+            conversion = make_conversion(settings, metrics, tasks.create_task)
+        return await conversion.convert(raw, delta=kind is Kind.DELTA)
+
+    return {EXTENSION: convert}
 
 
 def _warm_up(relay: xds.Relay, names: "Proxy | None") -> None:

@@ -22,6 +22,7 @@ from agent.reader import Reader, parse_bool, parse_int, parse_text
 from agent.scopes import LogSettings, parse_log
 from agent.status.settings import StatusSettings, parse_status
 from agent.version import BUILD
+from agent.wasm.settings import WasmSettings, parse_wasm
 from agent.xds.settings import XdsSettings, parse_xds
 from bootstrap.addresses import ip_mode, ip_version
 from bootstrap.build import bootstrap_path, localhost, template_path
@@ -92,6 +93,7 @@ class Settings(NamedTuple):
     identity: IdentitySettings
     xds: XdsSettings
     dns: DnsSettings
+    wasm: WasmSettings
 
 
 def parse_settings(
@@ -211,6 +213,7 @@ def parse_settings(
             is_local=is_local,
             domain=flags.text("domain"),
         ),
+        wasm=parse_wasm(read),
     )
     if read.errors:
         raise SettingsError(read.errors)

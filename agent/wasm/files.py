@@ -3,9 +3,12 @@
 Source: xds-identity-dns.md section 3.4, deviation D-17.
 """
 
+# pathlib would be 0.4 MB in every pod with a module:
+# ruff: noqa: PTH108, PTH113, PTH120, PTH123, PTH106
+
 import os
+from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 from agent.wasm.cache import Key, is_leftover, parse_path
 
@@ -16,37 +19,48 @@ def index(directory: str) -> list[Key]:
     A file that is too short for a module is none: a crash of the node may leave such.
     """
     found = []
-    for path in Path(directory).glob("*/*"):
-        name = str(path.relative_to(directory))
+    for name in _names(directory):
+        path = f"{directory}/{name}"
         key = parse_path(name)
         if key and _is_module(path):
             found.append(key)
         elif is_leftover(name):
             with suppress(OSError):
-                path.unlink()
+                os.unlink(path)
     return found
 
 
 def exists(directory: str, key: Key) -> bool:
     """Return whether the file is there."""
-    return (Path(directory) / key.path).is_file()
+    return os.path.isfile(f"{directory}/{key.path}")
 
 
 def remove(directory: str, key: Key) -> bool:
     """Remove a file, and its directory if it was the last; return whether it is gone."""
-    path = Path(directory) / key.path
+    path = f"{directory}/{key.path}"
     try:
-        path.unlink(missing_ok=True)
+        os.unlink(path)
+    except FileNotFoundError:
+        return True
     except OSError:
         return False
     with suppress(OSError):
-        path.parent.rmdir()
+        os.rmdir(os.path.dirname(path))
     return True
 
 
-def _is_module(path: Path) -> bool:
+def _names(directory: str) -> Iterator[str]:
+    """Yield the files one level below a directory."""
+    with suppress(OSError), os.scandir(directory) as places:
+        for place in places:
+            with suppress(OSError), os.scandir(place) as entries:
+                for entry in entries:
+                    yield f"{place.name}/{entry.name}"
+
+
+def _is_module(path: str) -> bool:
     try:
-        with path.open("rb") as file:
-            return file.read(4) == b"\0asm" and os.fstat(file.fileno()).st_size >= 8  # noqa: PLR2004 - magic and version
+        with open(path, "rb") as file:
+            return len(head := file.read(8)) == 8 and head.startswith(b"\0asm")  # noqa: PLR2004 - magic and version
     except OSError:
         return False
