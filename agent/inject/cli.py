@@ -149,7 +149,7 @@ def _read(name: str) -> str:
     if name != "-":
         return read_text(name)
     try:
-        with open(0, "rb", closefd=False) as stream:  # noqa: PTH123 - a descriptor
+        with open(0, "rb", closefd=False) as stream:
             return stream.read().decode()
     except OSError as error:
         reason = (error.strerror or "").lower()
