@@ -27,7 +27,7 @@ from tests.waiting import until
 NODE = "sidecar~10.0.0.1~pod.ns~ns.svc.cluster.local"
 SERVING = ("xds_serving_cached", "")
 REFUSED = "127.0.0.1:1"
-AFTER_SECONDS = 0.2
+AFTER_SECONDS = 0.1
 
 
 @contextlib.asynccontextmanager

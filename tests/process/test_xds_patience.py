@@ -38,12 +38,12 @@ async def test_a_request_that_is_not_taken_resets_both_sides(tmp_path: Path) -> 
 
 @pytest.mark.slow
 async def test_requests_that_are_taken_reset_nothing(tmp_path: Path) -> None:
-    patience = PatienceSettings(send_seconds=1.0)
+    patience = PatienceSettings(send_seconds=0.6)
     async with control_plane() as plane, bench(tmp_path, plane.address, patience=patience) as b:
         call = b.client.open(Kind.DELTA)
         stream = await plane.accept()
         loop = asyncio.get_running_loop()
-        ends = loop.time() + 1.2
+        ends = loop.time() + 0.8
         while loop.time() < ends:
             await call.send(LARGE)
             assert await stream.receive() == LARGE
@@ -56,11 +56,11 @@ async def test_requests_that_are_taken_reset_nothing(tmp_path: Path) -> None:
 async def test_silence_ends_a_stream_only_where_the_user_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    patience = PatienceSettings(silence_seconds=0.6)
+    patience = PatienceSettings(silence_seconds=0.5)
     async with control_plane() as plane, bench(tmp_path, plane.address, patience=patience) as b:
         call = b.client.open(Kind.DELTA)
         stream = await plane.accept()
-        for nonce in "1234":
+        for nonce in "123":
             await asyncio.wait((asyncio.create_task(stream.closed.wait()),), timeout=0.2)
             await stream.send(response(Kind.DELTA, CLUSTER, nonce=nonce))
             assert read_response(await call.receive()).nonce == nonce
@@ -69,7 +69,7 @@ async def test_silence_ends_a_stream_only_where_the_user_says_so(
         await stream.closed.wait()
 
     assert code is grpc.StatusCode.UNAVAILABLE
-    assert details == "control plane has sent nothing for 0.6s (AGENT_XDS_MAX_SILENCE)"
+    assert details == "control plane has sent nothing for 0.5s (AGENT_XDS_MAX_SILENCE)"
     assert details in caplog.text
 
 
@@ -77,7 +77,7 @@ async def test_silence_ends_a_stream_only_where_the_user_says_so(
 async def test_a_control_plane_that_asks_for_time_gets_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """X5: one line, and the next stream does not begin before the base is over."""
+    """X5: one line; the next stream begins when the base is over, and none that is gone by then."""
     caplog.set_level(logging.INFO, "agent.xds")
     async with control_plane() as plane, bench(tmp_path, plane.address) as b:
         loop = asyncio.get_running_loop()
@@ -85,37 +85,24 @@ async def test_a_control_plane_that_asks_for_time_gets_it(
         (await plane.accept()).end(grpc.StatusCode.RESOURCE_EXHAUSTED, "request rate limit")
         status = await refused.status()
         began = loop.time()
-        again = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
-        waited = loop.time() - began
-        await stream.send(response(Kind.DELTA, CLUSTER))
-        await again.receive()
-
-    assert status == (grpc.StatusCode.RESOURCE_EXHAUSTED, "request rate limit")
-    assert waited > 0.9
-    lines = [each.message for each in caplog.records if "RESOURCE_EXHAUSTED" in each.message]
-    assert len(lines) == 1
-    assert lines[0].endswith("details='request rate limit' retry_in_seconds=1.0")
-
-
-@pytest.mark.slow
-async def test_who_leaves_or_is_replaced_while_waiting_takes_nobodys_turn(tmp_path: Path) -> None:
-    async with control_plane() as plane, bench(tmp_path, plane.address) as b:
-        refused = b.client.open(Kind.DELTA)
-        (await plane.accept()).end(grpc.StatusCode.RESOURCE_EXHAUSTED)
-        await refused.status()
         replaced, left, stays = calls = [b.client.open(Kind.DELTA) for _ in range(3)]
         for call in calls:
             await call.send(write_request(Kind.DELTA, CLUSTER))
         left.cancel()
-
-        status = await replaced.status()
-        await (await plane.accept()).send(response(Kind.DELTA, CLUSTER))
+        status_of_replaced = await replaced.status()
+        stream = await plane.accept()
+        waited = loop.time() - began
+        await stream.send(response(Kind.DELTA, CLUSTER))
 
         assert read_response(await stays.receive()).type_url == CLUSTER
         assert plane.streams.empty()
 
-    assert status == (grpc.StatusCode.OK, "")
+    assert status == (grpc.StatusCode.RESOURCE_EXHAUSTED, "request rate limit")
+    assert status_of_replaced == (grpc.StatusCode.OK, "")
+    assert waited > 0.9
+    lines = [each.message for each in caplog.records if "RESOURCE_EXHAUSTED" in each.message]
+    assert len(lines) == 1
+    assert lines[0].endswith("details='request rate limit' retry_in_seconds=1.0")
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.3])

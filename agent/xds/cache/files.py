@@ -67,7 +67,7 @@ class UnusableError(Exception):
 
 #: SQLite's codes for what is no database, or not ours; a lock or a full disk is another matter.
 DAMAGE: Final = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-LOCK_SECONDS: Final = 1.0
+LOCK_SECONDS: Final = 0.2
 
 
 class Store:

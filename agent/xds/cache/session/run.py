@@ -25,7 +25,7 @@ from agent.xds.run import Pump, run_session
 from agent.xds.server import Downstream
 
 #: Envoy gets so long to take what was kept before it is told to ask the control plane.
-STAY_SECONDS: Final = 1.0
+STAY_SECONDS: Final = 0.5
 
 
 class CachedSession:
