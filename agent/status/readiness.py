@@ -15,14 +15,15 @@ CONFIG_TARGET: Final = (
     "/stats?usedonly&filter=^(cluster_manager\\.cds|listener_manager\\.lds)"
     "\\.(update_success|update_rejected)$"
 )
-CONFIG_TIMEOUT_SECONDS: Final = 1.0
 LIVE_TARGET: Final = "/stats?usedonly&filter=^(server\\.state|listener_manager\\.workers_started)"
-LIVE_TIMEOUT_SECONDS: Final = 3.0
+#: The same where listeners count, too.
+GATE_TARGET: Final = f"{LIVE_TARGET[:-1]}|listener_manager\\.total_listeners_active)"
 
 CDS: Final = "cluster_manager.cds"
 LDS: Final = "listener_manager.lds"
 STATE: Final = "server.state"
 WORKERS: Final = "listener_manager.workers_started"
+LISTENERS: Final = "listener_manager.total_listeners_active"
 LIVE: Final = 0
 STATES: Final = {1: "DRAINING", 2: "PRE_INITIALIZING", 3: "INITIALIZING"}
 FAILED: Final = "failed to get readiness stats: "
@@ -30,6 +31,7 @@ ISTIOD: Final = "XDS server (is Istiod running?)"
 LOCAL: Final = "AGENT_LOCAL_XDS"
 CONFIG: Final = "envoy_config"
 LIFE: Final = "envoy_live"
+GATE: Final = "envoy_listeners"
 
 
 class Shortfall(NamedTuple):
@@ -71,15 +73,17 @@ def judge_config(stats: str, source: str = ISTIOD) -> Shortfall | None:
     )
 
 
-def judge_live(stats: str) -> Shortfall | None:
+def judge_live(stats: str, min_listeners: int = 0) -> Shortfall | None:
     """Return why Envoy does not serve yet, None if it does.
 
     Args:
-        stats: what Envoy answers to LIVE_TARGET.
+        stats: what Envoy answers to LIVE_TARGET, or GATE_TARGET where listeners count.
+        min_listeners: as many must be active.
     """
     try:
         state = _value(stats, STATE)
         workers = _value(stats, WORKERS)
+        listeners = _value(stats, LISTENERS) or 0
     except ValueError as error:
         return Shortfall(LIFE, FAILED + str(error))
     for name, value in ((STATE, state), (WORKERS, workers)):
@@ -90,6 +94,9 @@ def judge_live(stats: str) -> Shortfall | None:
         return Shortfall(LIFE, f"server is not live, current state is: {name}", (STATE,))
     if workers != 1:
         return Shortfall(LIFE, "workers have not yet started", (WORKERS,))
+    if listeners < min_listeners:
+        reason = f"listeners active: {listeners}, expected at least {min_listeners}"
+        return Shortfall(GATE, reason, (LISTENERS,))
     return None
 
 

@@ -6,7 +6,7 @@ Source: status-lifecycle.md section 2.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent.reader import Reader, parse_bool, parse_port, parse_text
+from agent.reader import Reader, parse_bool, parse_duration, parse_int, parse_port, parse_text
 from agent.status.probes import Probe, parse_probers
 from agent.status.scrape import Target, parse_annotations
 
@@ -41,6 +41,17 @@ class ScrapeSettings(NamedTuple):
     localhost_only: bool = False
 
 
+class ReadinessSettings(NamedTuple):
+    """What Envoy must have before the pod gets traffic, and how long it has to say so."""
+
+    #: For the configuration that it has received. AGENT_READINESS_CONFIG_TIMEOUT.
+    config_seconds: float = 1.0
+    #: For whether it serves. AGENT_READINESS_LIVE_TIMEOUT.
+    live_seconds: float = 3.0
+    #: Listeners that are active, those of the bootstrap included. AGENT_READINESS_MIN_LISTENERS.
+    min_listeners: int = 0
+
+
 class StatusSettings(NamedTuple):
     """What the status server does."""
 
@@ -50,6 +61,7 @@ class StatusSettings(NamedTuple):
     envoy_enabled: bool
     probes: ProbeSettings = ProbeSettings()
     scrape: ScrapeSettings = ScrapeSettings()
+    readiness: ReadinessSettings = ReadinessSettings()
     profiling: bool = True
     #: Nobody but this agent configures Envoy. AGENT_LOCAL_XDS.
     is_local: bool = False
@@ -95,6 +107,7 @@ def parse_status(
         envoy_enabled=envoy_enabled,
         probes=probes,
         scrape=_parse_scrape(read, port, is_sidecar=is_sidecar, envoy_enabled=envoy_enabled),
+        readiness=_parse_readiness(read),
         profiling=profiling,
         is_local=is_local,
         health=None if is_local else _parse_health(read, readiness_probe, proxy_address, probes),
@@ -115,6 +128,29 @@ def _parse_health(
         source=probes.source,
         offers_alpn=probes.offers_alpn,
     )
+
+
+def _parse_readiness(read: Reader) -> ReadinessSettings:
+    usual = ReadinessSettings()
+    return ReadinessSettings(
+        read.take("AGENT_READINESS_CONFIG_TIMEOUT", _parse_limit, default=usual.config_seconds),
+        read.take("AGENT_READINESS_LIVE_TIMEOUT", _parse_limit, default=usual.live_seconds),
+        read.take("AGENT_READINESS_MIN_LISTENERS", _parse_count, default=usual.min_listeners),
+    )
+
+
+def _parse_limit(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds <= 0:
+        raise ValueError("expected more than 0s")
+    return seconds
+
+
+def _parse_count(text: str) -> int:
+    count = parse_int(text)
+    if count < 0:
+        raise ValueError("expected 0 or more")
+    return count
 
 
 def _parse_probes(read: Reader, instance_ip: str, *, ipv6: bool) -> ProbeSettings:

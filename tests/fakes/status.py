@@ -7,7 +7,12 @@ from agent.http.client import fetch
 from agent.http.message import Headers, Response
 from agent.metrics import Metrics
 from agent.status.run import Hooks, serving
-from agent.status.settings import ProbeSettings, ScrapeSettings, StatusSettings
+from agent.status.settings import (
+    ProbeSettings,
+    ReadinessSettings,
+    ScrapeSettings,
+    StatusSettings,
+)
 
 
 class Agent:
@@ -73,6 +78,11 @@ class Status:
         )
 
 
+def content_types(response: Response) -> tuple[str, str]:
+    """Return the type of a body, and what keeps browsers from guessing another one."""
+    return response.header("content-type"), response.header("x-content-type-options")
+
+
 @asynccontextmanager
 async def status_server(
     *,
@@ -80,6 +90,7 @@ async def status_server(
     envoy_enabled: bool = True,
     probes: ProbeSettings = ProbeSettings(),  # noqa: B008 -- immutable
     scrape: ScrapeSettings = ScrapeSettings(envoy_port=None),  # noqa: B008 -- immutable
+    readiness: ReadinessSettings = ReadinessSettings(),  # noqa: B008 -- immutable
     profiling: bool = True,
     is_local: bool = False,
     agent: Agent | None = None,
@@ -93,6 +104,7 @@ async def status_server(
         envoy_enabled=envoy_enabled,
         probes=probes,
         scrape=scrape,
+        readiness=readiness,
         profiling=profiling,
         is_local=is_local,
     )

@@ -2,6 +2,7 @@ import pytest
 
 from agent.status.readiness import (
     CONFIG_TARGET,
+    GATE_TARGET,
     LIVE_TARGET,
     LOCAL,
     Shortfall,
@@ -26,6 +27,10 @@ def test_the_filters_are_sent_literally() -> None:
     )
     assert LIVE_TARGET == (
         r"/stats?usedonly&filter=^(server\.state|listener_manager\.workers_started)"
+    )
+    assert GATE_TARGET == (
+        r"/stats?usedonly&filter=^(server\.state|listener_manager\.workers_started"
+        r"|listener_manager\.total_listeners_active)"
     )
 
 
@@ -100,6 +105,21 @@ def test_what_is_missing_is_named(stats: str, missing: tuple[str, ...]) -> None:
 
 def test_a_live_envoy_has_started_its_workers() -> None:
     assert judge_live("server.state: 0\nlistener_manager.workers_started: 1\n") is None
+
+
+@pytest.mark.parametrize(
+    ("listeners", "is_ready"),
+    [("", False), ("listener_manager.total_listeners_active: 2\n", False),
+     ("listener_manager.total_listeners_active: 3\n", True)],
+)  # fmt: skip
+def test_listeners_count_where_some_are_expected(
+    listeners: str,
+    is_ready: bool,  # noqa: FBT001 -- a column
+) -> None:
+    stats = "server.state: 0\nlistener_manager.workers_started: 1\n" + listeners
+
+    assert (judge_live(stats, 3) is None) is is_ready
+    assert judge_live(stats) is None
 
 
 FAILED = "failed to get readiness stats: "

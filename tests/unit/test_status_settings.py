@@ -6,7 +6,13 @@ from agent.reader import Reader
 from agent.status.application.settings import HealthSettings, TcpCheck
 from agent.status.probes import HttpProbe
 from agent.status.scrape import Target
-from agent.status.settings import ProbeSettings, ScrapeSettings, StatusSettings, parse_status
+from agent.status.settings import (
+    ProbeSettings,
+    ReadinessSettings,
+    ScrapeSettings,
+    StatusSettings,
+    parse_status,
+)
 
 
 def parse(
@@ -150,3 +156,31 @@ def test_it_is_known_whether_there_is_a_control_plane(
     is_local: bool,  # noqa: FBT001 -- a column
 ) -> None:
     assert parse(environ)[0].is_local is is_local
+
+
+def test_readiness_may_wait_longer_and_for_more() -> None:
+    settings, read = parse(
+        {
+            "AGENT_READINESS_CONFIG_TIMEOUT": "500ms",
+            "AGENT_READINESS_LIVE_TIMEOUT": "2s",
+            "AGENT_READINESS_MIN_LISTENERS": "3",
+        }
+    )
+
+    assert settings.readiness == ReadinessSettings(0.5, 2.0, 3)
+    assert read.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("AGENT_READINESS_CONFIG_TIMEOUT", "0s", "expected more than 0s"),
+        ("AGENT_READINESS_LIVE_TIMEOUT", "-1s", "expected more than 0s"),
+        ("AGENT_READINESS_MIN_LISTENERS", "-1", "expected 0 or more"),
+    ],
+)
+def test_what_readiness_cannot_be_is_a_warning(name: str, value: str, expected: str) -> None:
+    settings, read = parse({name: value})
+
+    assert settings.readiness == ReadinessSettings()
+    assert read.warnings == [f"{name}={value!r}: {expected}; using the default"]
