@@ -239,6 +239,10 @@ def _render(name: str, configuration: Configuration, pod: TemplatePod) -> Object
         text = configuration.templates[name]
         if text is None:
             raise ValueError(f"template {name!r} has actions in '{{{{', which are not run")
+        problems: list[str] = []
+        normal(text, TEMPLATE, "", problems)
+        if problems:
+            raise ValueError(f"template {name!r}: {problems[0]}")
         return text
     if name not in BUILT_IN:
         known = ", ".join(sorted({*BUILT_IN, *configuration.templates, *configuration.aliases}))

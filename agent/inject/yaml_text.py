@@ -159,4 +159,4 @@ def _with_text_keys(value: Any) -> Any:  # noqa: ANN401 - YAML
 
 
 def _key(key: object) -> str:
-    return str(key).lower() if isinstance(key, bool | None) else str(key)
+    return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
