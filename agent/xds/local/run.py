@@ -38,6 +38,7 @@ class LocalSession:
         self, backend: "LocalBackend", kind: Kind, downstream: Downstream, observer: "Observer"
     ) -> None:
         self._backend = backend
+        self._kind = kind
         self._downstream = downstream
         self._observer = observer
         self._stream = ServedStream(kind, backend.snapshot)
@@ -53,9 +54,10 @@ class LocalSession:
         self._due.set()
 
     async def close(self) -> None:
-        """Be told of no further snapshot."""
+        """Be told of no further snapshot, and hold none: what ends a task may keep its frames."""
         self._observer.close()
         self._backend.sessions.discard(self)
+        self._stream = ServedStream(self._kind, None)
 
     async def _receive(self) -> Ending:
         while (raw := await self._downstream.read()) is not None:

@@ -44,6 +44,7 @@ class CachedSession:
         self._kind = kind
         self._number = number
         self._deadline = backend.deadline()
+        self._kept: Kept | None = None  #: while it is not clear who answers
         self._tap = Tap(
             kind,
             downstream,
@@ -71,15 +72,18 @@ class CachedSession:
     async def _answer(self, relaying: asyncio.Task[Ending], settled: asyncio.Task[Any]) -> Ending:
         """Return how the stream ended, whoever has answered it."""
         await _first((relaying, settled), self._backend.settings.after_seconds)
-        kept = None if self._tap.settled.is_set() else await self._recorder.load()
-        if kept and relaying.done() and await self._comes_back(settled):
+        if self._tap.settled.is_set():
+            return await relaying
+        self._kept = await self._recorder.load()
+        if self._kept and relaying.done() and await self._comes_back(settled):
             return relaying.result()
-        if kept is None or self._tap.settled.is_set():
+        if self._kept is None or self._tap.settled.is_set():
+            self._kept = None
             return await relaying
         downstream = self._tap.repeated()
         relaying.cancel()
         await asyncio.wait((relaying,))
-        return await self._stand_in(kept, downstream)
+        return await self._stand_in(self._kept.size, downstream)
 
     async def _relay(self) -> Ending:
         upstream = self._backend.upstream
@@ -98,21 +102,32 @@ class CachedSession:
             dialling.cancel()
         return is_back
 
-    async def _stand_in(self, kept: Kept, downstream: Downstream) -> Ending:
+    async def _stand_in(self, size: int, downstream: Downstream) -> Ending:
         """Serve what was kept until the control plane can be reached."""
-        self._backend.serves(kept)
-        local = StandIn(self._backend, self._recorder, kept)
+        local = self._local()
         session = await local.open(self._kind, downstream, self._number)
         back: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(self._wait_for(back))
-            ending = await run_session(session, back)
-            waiting.cancel()
-        self._backend.upstream.allocator.written(kept.size)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                waiting = tasks.create_task(self._wait_for(back, size))
+                ending = await run_session(session, back)
+                waiting.cancel()
+        finally:
+            local.snapshot = None
+            self._backend.upstream.allocator.written(size)
         return ending
 
-    async def _wait_for(self, back: asyncio.Future[Ending]) -> None:
+    def _local(self) -> "StandIn":
+        """Return what serves that which was kept; only there it is held from now on."""
+        assert self._kept  # noqa: S101 - it was looked at
+        self._backend.serves(self._kept)
+        local = StandIn(self._backend, self._recorder, self._kept)
+        self._kept = None
+        return local
+
+    async def _wait_for(self, back: asyncio.Future[Ending], size: int) -> None:
         await asyncio.sleep(STAY_SECONDS)
+        self._backend.upstream.allocator.written(size)
         await self._backend.dial()
         back.set_result(HANDED_OVER)
 
