@@ -16,7 +16,7 @@ from agent.wasm.reference import SCHEME, is_pinned, module_name, pinned_checksum
 try:
     # CPython's own. hashlib loads OpenSSL: 0.7 MB for every pod with a module, and 4 MB of RSS.
     from _sha256 import sha256  # type: ignore[import-not-found]  # has no types
-except ImportError:  # after 3.11
+except ImportError:  # pragma: no cover - after 3.11
     from hashlib import sha256
 
 SUFFIX: Final = ".wasm"

@@ -33,9 +33,15 @@ class Fetching:
     """Has orders carried out; there is a process only while there are any."""
 
     def __init__(
-        self, settings: FetchSettings, spawn: Spawn, *, idle_seconds: float = IDLE_SECONDS
+        self,
+        settings: FetchSettings,
+        spawn: Spawn,
+        *,
+        idle_seconds: float = IDLE_SECONDS,
+        grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         self._settings = settings
+        self._grace_seconds = grace_seconds
         self._idle_seconds = idle_seconds
         self._spawn = spawn
         self._child: _Child | None = None
@@ -51,7 +57,7 @@ class Fetching:
         try:
             child = await self._running()
             try:
-                async with asyncio.timeout(max(seconds, 0.0) + GRACE_SECONDS):
+                async with asyncio.timeout(max(seconds, 0.0) + self._grace_seconds):
                     return await child.ask(order)
             except TimeoutError:
                 child.kill()

@@ -191,6 +191,50 @@ async def test_a_port_that_nobody_listens_on_is_tried_again(tmp_path: Path) -> N
     assert "connect" in outcome.reason.lower()
 
 
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"hello\r\n\r\n", "no HTTP answer: "),
+        (b"", "connection was closed before the answer ended"),
+    ],
+)
+async def test_what_is_no_answer_is_said_to_be_so(
+    tmp_path: Path, answer: bytes, reason: str
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, fetching(tmp_path) as bench:
+        port = server.sockets[0].getsockname()[1]
+        outcome = await bench.refused(f"http://127.0.0.1:{port}/a")
+
+    assert f"after 5 attempts, last error: {reason}" in outcome.reason
+
+
+@pytest.mark.parametrize("url", ["http://a:99999/", "http:///a", "http://a:b/"])
+async def test_a_url_that_is_none_is_not_tried_again(tmp_path: Path, url: str) -> None:
+    async with fetching(tmp_path) as bench:
+        outcome = await bench.refused(url)
+
+    assert "after 1 attempts, last error: " in outcome.reason
+    assert "URL" in outcome.reason
+
+
+async def test_a_module_that_cannot_be_stored_leaves_nothing(tmp_path: Path) -> None:
+    async with web_server(Pages({"/a": page()})) as port, fetching(tmp_path) as bench:
+        url = f"http://127.0.0.1:{port}/a"
+        place = tmp_path / directory_of(url)
+        (place / f"{CHECKSUM}.wasm" / "in the way").mkdir(parents=True)
+        outcome = await bench.fetch(url)
+
+    assert isinstance(outcome, Refused)
+    assert outcome.reason.startswith(f"{tmp_path}: is a directory")
+    assert [path.name for path in place.iterdir()] == [f"{CHECKSUM}.wasm"]
+
+
 async def test_redirects_are_followed(tmp_path: Path) -> None:
     pages = Pages({
         "/a": page(status=302, location="/b?x=%2F"),

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from agent.wasm.cache import Key, Policy, PullSecret, Want, directory_of
-from agent.wasm.order import Refused, StructOrder
+from agent.wasm.order import FetchOrder, Refused, StructOrder
 from agent.wasm.process import Fetching
 from agent.wasm.settings import FetchSettings
 from tests.fakes.control_plane import Authority
@@ -253,6 +253,20 @@ async def test_a_process_that_dies_is_replaced(tmp_path: Path) -> None:
 
         assert await waiting == "the fetching process has died"
         await b.path(Want("a", f"http://127.0.0.1:{port}/a"))
+
+
+async def test_a_process_that_hangs_is_ended(tmp_path: Path) -> None:
+    async with web_server(pages()) as port, asyncio.TaskGroup() as group:
+        fetching = Fetching(FetchSettings(str(tmp_path)), group.create_task, grace_seconds=0.1)
+        order = FetchOrder(f"http://127.0.0.1:{port}/none", "", 10, None)
+        await fetching.ask(order, 10)
+        assert fetching.pid
+        os.kill(fetching.pid, signal.SIGSTOP)
+
+        outcome = await fetching.ask(order, 0)
+
+        assert outcome == Refused("the fetching process hangs", "fetch_failure")
+        assert fetching.pid is None
 
 
 async def test_the_kernel_takes_the_process_before_any_other(tmp_path: Path) -> None:

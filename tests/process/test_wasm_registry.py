@@ -144,6 +144,25 @@ async def test_what_is_no_image_is_refused(tmp_path: Path, image: str, reason: s
     assert reason in outcome.reason
 
 
+async def test_an_answer_that_never_ends_is_no_manifest(tmp_path: Path) -> None:
+    registry = FakeRegistry()
+    registry.put_text("v1", b"x" * 5_000_000)
+    async with pulling(tmp_path, registry) as (bench, host):
+        outcome = await bench.refused(f"oci://{host}/owner/image:v1")
+
+    assert outcome.reason.endswith("answer is longer than 4194304 bytes")
+
+
+async def test_a_token_from_nowhere_is_none(tmp_path: Path) -> None:
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
+
+    async with web_server(answer) as port, fetching(tmp_path) as bench:
+        outcome = await bench.refused(f"oci://127.0.0.1:{port}/owner/image:v1")
+
+    assert outcome.reason.endswith("registry wants a token and does not say from where")
+
+
 @pytest.mark.parametrize("limit", [20, 4000])
 async def test_no_more_is_pulled_than_allowed(tmp_path: Path, limit: int) -> None:
     """R-24: neither of a layer, nor out of it."""

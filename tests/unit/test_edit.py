@@ -34,7 +34,7 @@ def test_an_embedded_message_is_the_merge_of_its_occurrences() -> None:
 
 def test_of_several_the_last_one_counts() -> None:
     assert oneof(b"", (1, 2)) == (0, b"")
-    assert oneof(message((1, b"a"), (1, b"b"), (2, b"c")), (1, 2)) == (2, b"c")
+    assert oneof(message((1, b"a"), (1, b"b"), (2, b"c"), (3, b"d")), (1, 2)) == (2, b"c")
     assert oneof(message((1, b"a"), (2, b"c"), (1, b"b"), (1, b"d")), (1, 2)) == (1, b"bd")
 
 

@@ -105,9 +105,13 @@ def test_a_timeout_may_be_none_at_all(seconds: float, expected: float) -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    found = plugin(wasm(environment={SECRET: "hidden"}))
+    message = wasm(environment={SECRET: "hidden"})
+    found = plugin(message)
+    raw = ecds(Kind.DELTA, {"plugin": message})
 
     assert "hidden" not in repr(found)
+    assert "hidden" not in repr(recognise(packed(as_struct(message))))
+    assert "hidden" not in repr(read_entries(raw, delta=True))
     assert b"hidden" not in local(found, "/a")
     assert b"hidden" not in replacement(found)
 
@@ -200,6 +204,16 @@ def test_a_pull_secret_is_not_passed_on_with_a_local_module_either() -> None:
     del message.config.vm_config.environment_variables.key_values[SECRET]
     assert isinstance(found, Ready)
     assert http_wasm(unpacked(found.packed)[1]) == message
+
+
+def test_an_environment_may_hold_what_is_not_known_here() -> None:
+    message = wasm(environment={VERSION: "1", "A": "b"})
+    vm = message.config.vm_config
+    vm.environment_variables.MergeFromString(b"\x78\x01")
+
+    changed = http_wasm(unpacked(local(plugin(message), "/a"))[1])
+
+    assert dict(changed.config.vm_config.environment_variables.key_values) == {"A": "b"}
 
 
 def test_json_is_recognised_for_who_knows_it() -> None:

@@ -80,6 +80,15 @@ def test_before_any_response_there_is_no_nonce_to_be_wrong() -> None:
     assert readdressed(state, raw) == ("", raw)
 
 
+def test_a_stream_that_begins_says_nothing_of_what_was_accepted() -> None:
+    accepted = {EXTENSION: "1"}
+    raw = DiscoveryRequest(type_url=EXTENSION).SerializeToString()
+
+    readdressed(withheld(accepted=accepted), raw)
+
+    assert accepted == {EXTENSION: "1"}
+
+
 def test_other_types_are_left_alone() -> None:
     state = withheld()
     state.received(response("n1"))

@@ -12,7 +12,7 @@ import io
 import tarfile
 import zlib
 from collections.abc import Callable
-from typing import IO, Final, NamedTuple, Protocol
+from typing import IO, Final, NamedTuple, Protocol, cast
 
 MAGIC: Final = b"\0asm"
 #: Magic and version.
@@ -158,9 +158,7 @@ def _forget(tar: tarfile.TarFile) -> None:
 def _copied(
     tar: tarfile.TarFile, entry: tarfile.TarInfo, target: IO[bytes], limit_bytes: int
 ) -> Content:
-    content = tar.extractfile(entry)
-    if content is None:
-        raise ValueError("no regular file")
+    content = cast("IO[bytes]", tar.extractfile(entry))  # none only for what is no file
     return _copy(content, target, limit_bytes)
 
 
