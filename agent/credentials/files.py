@@ -3,13 +3,20 @@
 Source: xds-identity-dns.md sections 2.2 and 6.4.
 """
 
+import errno
 import logging
+import os
+import stat
 import time
+from typing import Final
 
 from agent.credentials.places import Root
 from agent.credentials.x509 import certificate_pem, certificates, read_certificate
 
 log = logging.getLogger(__name__)
+
+#: More than any bundle has; what is larger is something else.
+LIMIT_BYTES: Final = 16 << 20
 
 
 def read_root(root: Root) -> bytes:
@@ -19,7 +26,7 @@ def read_root(root: Root) -> bytes:
         OSError: the file cannot be read.
         ValueError: it holds no certificate.
     """
-    pem = _read(root.path)
+    pem = read_file(root.path)
     return pem if root.is_system else usable_roots(pem, root.path)
 
 
@@ -66,7 +73,7 @@ def read_client_pair(chain_path: str, key_path: str) -> tuple[bytes | None, byte
     if not (chain_path and key_path):
         return None, None
     try:
-        chain = _read(chain_path)
+        chain = read_file(chain_path)
         expires = read_certificate((certificates(chain) or [b""])[0]).not_after
     except (OSError, ValueError) as error:
         log.warning("no client certificate path=%s reason=%r", chain_path, str(error))
@@ -74,18 +81,36 @@ def read_client_pair(chain_path: str, key_path: str) -> tuple[bytes | None, byte
     if expires < time.time():
         log.warning("no client certificate path=%s reason='it has expired'", chain_path)
         return None, None
-    return chain, _read(key_path)
+    return chain, read_file(key_path)
 
 
 def read_token(path: str) -> str:
     """Return the token, "" if there is none."""
     try:
-        return _read(path).decode().strip()
+        token = read_file(path).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         log.warning("no token path=%s reason=%r", path, str(error))
         return ""
+    if not token.isprintable():  # no header could carry it
+        log.warning("no token path=%s reason='expected one line of printable ASCII'", path)
+        return ""
+    return token
 
 
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs time at start
-        return file.read()
+def read_file(path: str) -> bytes:
+    """Return the content of a regular file: another one might have us wait, or never end.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or too large.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        seen = os.fstat(descriptor)
+        if not stat.S_ISREG(seen.st_mode):
+            raise OSError(errno.EINVAL, "Not a regular file")
+        if seen.st_size > LIMIT_BYTES:
+            raise OSError(errno.EFBIG, f"Has more than {LIMIT_BYTES} bytes")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)

@@ -194,6 +194,8 @@ class CertificateAuthority:
                 raise CallError(
                     LOCAL, f"{address.target}: answer cannot be read: {error}"
                 ) from None
+            except grpc.aio.BaseError as error:  # a call that gRPC itself will not make
+                raise CallError(LOCAL, f"{address.target}: {error}") from error
 
     def _channel(self, address: Address, pair: KeyPair | None) -> grpc.aio.Channel:
         options: list[tuple[str, object]] = [

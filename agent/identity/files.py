@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
 
 from agent.credentials import places
-from agent.credentials.files import usable_roots
+from agent.credentials.files import read_file, usable_roots
+from agent.credentials.x509 import pem_bodies
 from agent.errors import SecretError
 from agent.identity.names import FileResource
 from agent.identity.secret import KeyPair, PrivateKey, Roots
@@ -20,7 +21,7 @@ from agent.identity.settings import OutputSettings
 log = logging.getLogger(__name__)
 
 CRL_PATH: Final = "/var/run/secrets/istio/crl/ca-crl.pem"
-CRL_MARK: Final = b"-----BEGIN X509 CRL-----"
+CRL_LABEL: Final = b"X509 CRL"
 #: What Envoy accepts is not for this system's policy to refuse.
 ANY_STRENGTH: Final = "ALL:@SECLEVEL=0"
 
@@ -38,31 +39,34 @@ def read_secret(resource: FileResource) -> KeyPair | Roots:
         except ValueError as error:
             raise SecretError(f"{resource.certificate}: {error}") from None
     key = PrivateKey(_read(resource.key))
-    _check_pair(resource, certificate, key)
+    try:
+        _check_pair(resource, certificate, key)
+    except OSError as error:  # no more descriptors
+        raise SecretError(f"{resource.certificate}: cannot be checked: {error.strerror}") from None
     return KeyPair(certificate, key)
 
 
 def read_crl(resource: FileResource) -> bytes:
-    """Return the revoked certificates, PEM; empty if there is no such file.
+    """Return the revoked certificates, PEM; empty if there are none, or no such file.
 
     Raises:
         SecretError: the file is no CRL.
     """
     try:
-        crl = _read(resource.certificate)
-    except SecretError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return b""
-        raise
-    if CRL_MARK not in crl:
+        crl = read_file(resource.certificate)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise SecretError(f"{resource.certificate}: {error.strerror}") from error
+    # An empty one is none to Envoy, too.
+    if crl.strip() and not pem_bodies(crl, CRL_LABEL):
         raise SecretError(f"{resource.certificate}: expected a CRL in PEM")
     return crl
 
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - 10,000 of them may be read at once
-            content = file.read()
+        content = read_file(path)
     except OSError as error:
         raise SecretError(f"{path}: {error.strerror}") from error
     if not content:
@@ -153,3 +157,5 @@ def _stage(settings: OutputSettings, name: str, content: bytes) -> None:
     with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
         os.fchmod(descriptor, _mode(settings, name))
         file.write(content)
+        file.flush()
+        os.fsync(descriptor)  # or after a crash of the machine its name may have no content

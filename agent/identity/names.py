@@ -32,6 +32,8 @@ def file_resource(name: str) -> FileResource:
     Raises:
         ValueError: it is no name of files; says what would be.
     """
+    if "\0" in name:
+        raise ValueError(f"unknown resource name {name!r}: a path has no NUL")
     if name.startswith(PAIR_PREFIX):
         parts = name.removeprefix(PAIR_PREFIX).split(SEPARATOR)
         if len(parts) == len(("chain", "key")) and all(parts):

@@ -10,6 +10,7 @@ Source: performance.md, recommended start sequence.
 # ruff: noqa: PLC0415
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import Final
@@ -56,8 +57,6 @@ class CsrChild:
         """End the child, and leave nothing of it."""
         if self._pipe < 0:
             return
-        import signal
-
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
         with suppress(ChildProcessError):  # somebody who reaps orphans came first
@@ -92,7 +91,15 @@ def spawn(settings: KeySettings) -> CsrChild:
     Raises:
         SecretError: the system does not let us.
     """
+    try:
+        return _spawn(settings)
+    except OSError as error:
+        raise SecretError(f"cannot start {sys.executable}: {error.strerror}") from error
+
+
+def _spawn(settings: KeySettings) -> CsrChild:
     ours, theirs = os.pipe2(os.O_CLOEXEC)
+    pid = 0
     try:
         pid = os.posix_spawn(
             sys.executable,
@@ -106,12 +113,16 @@ def spawn(settings: KeySettings) -> CsrChild:
             ],
             setsigmask=[],
         )
-    except OSError as error:
+        return CsrChild(pid, ours)
+    except OSError:
         os.close(ours)
-        raise SecretError(f"cannot start {sys.executable}: {error.strerror}") from error
+        if pid:  # it is there, but no descriptor is left to watch it by
+            os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        raise
     finally:
         os.close(theirs)
-    return CsrChild(pid, ours)
 
 
 def spawn_early(settings: KeySettings) -> CsrChild | None:

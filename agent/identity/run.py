@@ -5,7 +5,7 @@ Source: xds-identity-dns.md sections 4.7, 5.3, 5.8 and 5.9; deviations D-2, D-6,
 
 import asyncio
 import logging
-import os.path
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -67,6 +67,7 @@ class Identity:
         self._reads_back = reads_back(mode, settings, os.path.realpath)
         self._system_root = system_root(SYSTEM_ROOT, os.path.isfile).path
         self._trust_bundle = b""
+        self._output_problem = ""
         self._changed = asyncio.Event()
         self.server = SdsServer(self.secret, settings.key_provider, recorder)
         self.files = FileSecrets(
@@ -94,7 +95,7 @@ class Identity:
         if name == WORKLOAD:
             return await self._pair()
         if name == WORKLOAD_ROOT:
-            return await self._roots()
+            return (await self._roots())._replace(crl=await self._crl())
         if name == SYSTEM_ROOT:
             if not self._system_root:
                 raise SecretError("this system has no trust store; install ca-certificates")
@@ -127,7 +128,8 @@ class Identity:
         problems = self.files.problems()
         if self.workload.problem:
             problems[WORKLOAD] = self.workload.problem
-        return "; ".join(f"secret {name}: {text}" for name, text in problems.items()) or None
+        texts = [f"secret {name}: {text}" for name, text in problems.items()]
+        return "; ".join(filter(None, (*texts, self._output_problem))) or None
 
     def collect(self) -> None:
         """Set what is computed when metrics are scraped."""
@@ -176,7 +178,7 @@ class Identity:
             try:
                 pair, roots = await self._pair(), await self._roots()
                 if self._settings.output:
-                    _write(self._settings.output, pair, roots)
+                    await self._write(self._settings.output, pair, roots)
             except SecretError as error:
                 failures += 1
                 delay = retry_delay(failures, self._rng)
@@ -187,6 +189,20 @@ class Identity:
             else:
                 failures = 0
                 await self._changed.wait()  # for ever: the next renewal sets it
+
+    async def _write(self, output: OutputSettings, pair: KeyPair, roots: Roots) -> None:
+        """Write for others; in a thread, as a disk may have us wait."""
+        try:
+            written = await asyncio.to_thread(write_output, output, pair, roots.pem)
+        except OSError as error:
+            self._output_problem = (
+                f"OUTPUT_CERTS={output.directory}: {error.strerror}; expected a directory with "
+                f"space that user {os.geteuid()} may write to"
+            )
+            raise SecretError(self._output_problem) from error
+        self._output_problem = ""
+        if written:
+            log.info("wrote files=%s directory=%s", ",".join(written), output.directory)
 
     async def _pair(self) -> KeyPair:
         if self._is_mounted(self._mode.pair):
@@ -202,10 +218,14 @@ class Identity:
             assert isinstance(found, Roots)  # noqa: S101 - it has no key
             pem = found.pem
         else:
-            pem = (await self._issued()).roots
-        # Only here: elsewhere Envoy would refuse chains whose CAs have no CRL (D-2).
-        crl = self.files.crl(WORKLOAD_ROOT, self._crl_path) if self._crl_path else b""
-        return Roots(merge(pem, self._trust_bundle), crl)
+            # They outlast the certificate that they came with.
+            held = self.workload.held
+            pem = held.issued.roots if held else (await self._issued()).roots
+        return Roots(merge(pem, self._trust_bundle))
+
+    async def _crl(self) -> bytes:
+        # Only with these roots: with others Envoy would refuse chains whose CAs have none (D-2).
+        return await self.files.crl(WORKLOAD_ROOT, self._crl_path) if self._crl_path else b""
 
     async def _issued(self) -> Issued:
         if not self._mode.has_authority:
@@ -249,15 +269,6 @@ def _has_content(path: str) -> bool:
         return os.path.getsize(path) > 0  # noqa: PTH202 - strings throughout
     except OSError:
         return False
-
-
-def _write(output: OutputSettings, pair: KeyPair, roots: Roots) -> None:
-    try:
-        written = write_output(output, pair, roots.pem)
-    except OSError as error:
-        raise SecretError(f"OUTPUT_CERTS={output.directory}: {error.strerror}") from error
-    if written:
-        log.info("wrote files=%s directory=%s", ",".join(written), output.directory)
 
 
 @asynccontextmanager

@@ -232,7 +232,7 @@ class SecretStream:
                 secret = await self._server.get(name)
             except SecretError as error:
                 details = f"failed to generate secret for {name}: {error}"
-                log.warning("%s", details)
+                log.warning("no secret name=%r reason=%r", name, str(error))
                 self._server.recorder.add(ERRORS, type="sds")
                 return Ending(grpc.StatusCode.UNKNOWN, details)
             resources.append(write_secret(name, secret, self._server.provider))

@@ -27,6 +27,14 @@ async def test_a_file_is_read_each_time(tmp_path: Path, caplog: pytest.LogCaptur
     assert "no token path=" in caplog.text
 
 
+@pytest.mark.parametrize("content", [b"a\nb", b"a\0b", "ä".encode(), b"\xff", b"", b" \n"])
+async def test_what_no_header_can_carry_is_no_token(tmp_path: Path, content: bytes) -> None:
+    """gRPC would refuse the whole call, by an error of its own kind."""
+    (tmp_path / "token").write_bytes(content)
+
+    assert await fetch_token(TokenSettings(str(tmp_path / "token"))) == ""
+
+
 async def test_google_is_asked_each_time_and_its_answer_kept(tmp_path: Path) -> None:
     async with google(tmp_path) as metadata:
         settings = metadata.settings._replace(audience="a domain/x")

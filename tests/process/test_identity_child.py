@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from agent.errors import SecretError
 from agent.identity.process import read_output, read_words, spawn, spawn_early, write_words
 from agent.identity.settings import KeySettings
+from tests.fakes.limits import descriptors_left
 
 SPIFFE_ID = "spiffe://cluster.local/ns/default/sa/hello"
 BENT = b"-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n"
@@ -47,6 +48,19 @@ async def test_what_a_child_says_at_last_is_the_reason() -> None:
         await child.result()
 
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_without_descriptors_there_is_no_child(left: int) -> None:
+    """With two it can be started, but not watched."""
+    with (
+        descriptors_left(left),
+        pytest.raises(SecretError, match=r"cannot start .*: Too many open files"),
+    ):
+        spawn(ELLIPTIC)
+
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
 
 
 async def test_a_child_that_nobody_needs_is_ended() -> None:

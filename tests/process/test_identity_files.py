@@ -1,6 +1,9 @@
 """Secrets in files: what is read, refused and written. Source: sections 5.4 and 5.8."""
 
+import os
 import stat
+import subprocess
+import sys
 import traceback
 from pathlib import Path
 from typing import Final
@@ -17,6 +20,7 @@ from agent.identity.secret import KeyPair, PrivateKey, Roots
 from agent.identity.settings import OutputSettings
 from tests.fakes.ca import Root, write_files
 from tests.fakes.control_plane import Pair
+from tests.fakes.limits import descriptors_left
 
 ROOT: Final = Root()
 OTHER: Final = Root("other")
@@ -112,6 +116,33 @@ def test_an_encrypted_key_is_said_to_be_one(tmp_path: Path) -> None:
         read_secret(in_files(tmp_path, Pair(PAIR.certificate, key)))
 
 
+def test_only_a_file_of_a_secrets_size_is_read(tmp_path: Path) -> None:
+    """A pipe would have everybody wait, a device never end."""
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    large.touch()
+    os.truncate(large, 1 << 40)
+
+    for path, problem in (
+        (pipe, "Not a regular file"),
+        (Path("/dev/zero"), "Not a regular file"),
+        (tmp_path, "Not a regular file"),
+        (large, "Has more than 16777216 bytes"),
+    ):
+        with pytest.raises(SecretError, match=f"{path}: {problem}"):
+            read_secret(FileResource(str(path)))
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_without_descriptors_nothing_can_be_read_or_checked(tmp_path: Path, left: int) -> None:
+    resource = in_files(tmp_path)
+
+    with descriptors_left(left), pytest.raises(SecretError, match=r"cert-chain\.pem: .*Too many"):
+        read_secret(resource)
+
+    assert read_secret(resource)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """T-C7."""
     resource = in_files(tmp_path)
@@ -150,10 +181,12 @@ def test_a_crl_may_be_missing_but_not_wrong(tmp_path: Path) -> None:
     crl = ROOT.revoke(5)
 
     assert read_crl(FileResource(str(tmp_path / "none"))) == b""
+    assert read_crl(root_file(tmp_path, b" \n")) == b" \n"
     assert read_crl(root_file(tmp_path, crl)) == crl
-    with pytest.raises(SecretError, match="expected a CRL in PEM"):
-        read_crl(root_file(tmp_path, ROOT.pem))
-    with pytest.raises(SecretError, match="Is a directory"):
+    for wrong in (ROOT.pem.encode(), crl[:-30], b"-----BEGIN X509 CRL-----"):
+        with pytest.raises(SecretError, match="expected a CRL in PEM"):
+            read_crl(root_file(tmp_path, wrong))
+    with pytest.raises(SecretError, match="Not a regular file"):
         read_crl(FileResource(str(tmp_path)))
 
 
@@ -212,3 +245,50 @@ def test_what_cannot_be_written_leaves_what_is_there(tmp_path: Path) -> None:
         write_output(settings, pair, b"root")
 
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".root-cert.pem.new"]
+
+
+#: Write for others to the directory that is the first word; say what is there then.
+WRITE = """
+import os, sys
+from agent.identity.files import write_output
+from agent.identity.secret import KeyPair, PrivateKey
+from agent.identity.settings import OutputSettings
+directory, content = sys.argv[1], sys.argv[2].encode() * int(sys.argv[3])
+try:
+    write_output(OutputSettings(directory), KeyPair(content, PrivateKey(content)), content)
+except OSError as error:
+    print(error.strerror)
+for name in sorted(os.listdir(directory)):
+    print(name, open(f"{directory}/{name}").read(1))
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("trouble", "content", "problem"),
+    [
+        ("true", ("b", "8000"), "No space left on device"),
+        ("mount -o remount,ro,size=32k out {}", ("b", "1"), "Read-only file system"),
+    ],
+)
+def test_a_disk_that_takes_no_more_keeps_what_it_has(
+    tmp_path: Path, trouble: str, content: tuple[str, str], problem: str
+) -> None:
+    """On a file system of its own, which has room for 32 kB."""
+    write = f'{sys.executable} -c "$0" {tmp_path}'
+    steps = (
+        f"mount -t tmpfs -o size=32k out {tmp_path}",
+        f"{write} a 1",
+        trouble.format(tmp_path),
+        f"{write} {' '.join(content)}",
+    )
+
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-ec", "\n".join(steps), WRITE],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    kept = ["cert-chain.pem a", "key.pem a", "root-cert.pem a"]
+    assert done.stdout.splitlines() == [*kept, problem, *kept]

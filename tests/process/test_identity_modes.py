@@ -1,6 +1,7 @@
 """Mounted certificates, files for others, and other servers. Source: sections 5.1 to 5.8; T-A."""
 
 import contextlib
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -220,11 +221,16 @@ async def test_what_could_not_be_written_is_written_later(
     clock = FakeClock()
     async with running(tmp_path, clock=clock, output=OutputSettings(str(out))) as (bench, ca):
         await until(lambda: "OUTPUT_CERTS=" in caplog.text)
+        assert bench.identity.problem() == (
+            f"OUTPUT_CERTS={out}: No such file or directory; expected a directory with space that "
+            f"user {os.geteuid()} may write to"
+        )
         assert (await bench.client.open().fetch("default")).names == ["default"]
         out.mkdir()
         clock.advance(1)
 
-        await until(lambda: len(files(out)) == 3)
+        await until(lambda: bench.identity.problem() is None)
+        assert list(files(out)) == NAMES
         assert len(ca.calls) == 1
 
 

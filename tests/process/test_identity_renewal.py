@@ -11,12 +11,18 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from agent.errors import SecretError
+from agent.identity.process import spawn
+from agent.identity.renewal.run import Workload
+from agent.identity.secret import KeyPair
+from agent.identity.settings import KeySettings
 from tests.fakes.ca import CsrCall, fake_ca
 from tests.fakes.clock import FakeClock
 from tests.fakes.identity import SPIFFE_ID
 from tests.fakes.issuing import (
     AUTHORITY,
     DAY,
+    NO_JITTER,
     OTHER,
     ROOT,
     attempt_over,
@@ -125,6 +131,7 @@ async def test_without_the_ca_the_old_certificate_is_served_until_it_expires(
             "failed to generate secret for default: failed to generate workload certificate: "
             "create certificate: localhost:"
         )
+        assert (await bench.client.open().fetch("ROOTCA")).roots().decode() == ROOT.pem.strip()
         left = bench.metric('cert_expiry_seconds{resource_name="default"}')
         assert left is not None
         assert left < 0
@@ -137,6 +144,52 @@ async def test_without_the_ca_the_old_certificate_is_served_until_it_expires(
     levels = [record.levelname for record in caplog.records if "not renewed" in record.getMessage()]
     assert levels[:4] == ["WARNING"] * 4
     assert levels[4] == "ERROR"
+
+
+class Defective:
+    """A CA's client with a defect; a good one follows."""
+
+    address = "ca:15012"
+
+    def __init__(self) -> None:
+        self.defects = 0
+
+    async def sign(self, request: str, own: KeyPair | None) -> list[str]:
+        del own
+        self.defects += 1
+        if self.defects <= 2:
+            raise KeyError("defect")
+        csr = x509.load_pem_x509_csr(request.encode())
+        return ROOT.answer(CsrCall(csr, DAY, "", {}, ""))
+
+
+async def test_a_defect_takes_nothing_down_that_is_still_good(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whatever it is: the next attempt may succeed, and there is half a lifetime left."""
+    clock, signer = FakeClock(), Defective()
+    workload = Workload(
+        NO_JITTER,
+        signer,
+        make_csr=lambda: spawn(KeySettings(SPIFFE_ID, elliptic=True)).result(),
+        renewed=lambda *_: None,
+        rng=lambda: 0.5,
+        clock=clock,
+    )
+    running = asyncio.create_task(workload.run())
+    try:
+        for attempt in (1, 2):
+            with pytest.raises(SecretError, match=r"workload certificate: KeyError\('defect'\)"):
+                await workload.get()
+            assert "defect" in workload.problem
+            assert signer.defects == attempt
+
+        assert await workload.get()
+        assert workload.problem == ""
+    finally:
+        running.cancel()
+        await asyncio.wait((running,))
+    assert caplog.text.count("Traceback") == 2
 
 
 def wrong_key(call: CsrCall) -> list[str]:

@@ -192,17 +192,35 @@ async def test_what_nobody_wants_is_forgotten(tmp_path: Path) -> None:
 
 async def test_a_crl_comes_changes_and_goes(tmp_path: Path, bench: Bench) -> None:
     path = tmp_path / "ca-crl.pem"
-    assert bench.secrets.crl("root", str(path)) == b""
+    assert await bench.secrets.crl("root", str(path)) == b""
 
     crls = [ROOT.revoke(1), ROOT.revoke(1, 2)]
     for crl in crls:
         replace(path, crl)
         assert await bench.event() == "root"
-        assert bench.secrets.crl("root", str(path)) == crl
+        assert await bench.secrets.crl("root", str(path)) == crl
     path.unlink()
 
     assert await bench.event() == "root"
-    assert bench.secrets.crl("root", str(path)) == b""
+    assert await bench.secrets.crl("root", str(path)) == b""
+
+
+@pytest.mark.slow
+async def test_a_crl_that_is_none_takes_the_roots_with_it(tmp_path: Path) -> None:
+    """As with Envoy itself: else the revoked would be trusted; unless there was a good one."""
+    path = tmp_path / "ca-crl.pem"
+    path.write_text("nonsense")
+    async with following(patience=0.1) as bench:
+        with pytest.raises(SecretError, match=r"ca-crl\.pem: expected a CRL in PEM"):
+            await bench.secrets.crl("root", str(path))
+        crl = ROOT.revoke(1)
+        replace(path, crl)
+        assert await bench.secrets.crl("root", str(path)) == crl
+
+        path.write_text("nonsense")
+        await until(lambda: "root" in bench.secrets.problems())
+
+        assert await bench.secrets.crl("root", str(path)) == crl
 
 
 async def test_relative_paths_stay_where_they_were(

@@ -26,3 +26,9 @@ def test_any_other_name_is_refused(name: str) -> None:
     """D-4: the reference answers with the workload's key."""
     with pytest.raises(ValueError, match=r"unknown resource name .*: expected default, ROOTCA"):
         file_resource(name)
+
+
+@pytest.mark.parametrize("name", ["file-root:/a\0b", "file-cert:/a~/b\0"])
+def test_a_path_that_no_system_has_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="a path has no NUL"):
+        file_resource(name)

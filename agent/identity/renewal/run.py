@@ -155,6 +155,11 @@ class Workload:
             except SecretError as error:
                 self._fail(error)
                 self._settle(error)
+            except Exception as error:  # a defect: it must not take what is still good down
+                log.exception("cannot renew the certificate")
+                problem = SecretError(f"failed to generate workload certificate: {error!r}")
+                self._fail(problem)
+                self._settle(problem)
             else:
                 before, self.held = self.held, held
                 self._failures, self.problem = 0, ""

@@ -131,25 +131,33 @@ class FileSecrets:
         Raises:
             SecretError: they are not good, and do not become so within a while.
         """
-        watched = self._watched.get(name)
-        if watched is None:
-            watched = Watched(name, files, read_secret)
-            await self._read_patiently(watched)
-            self._watched[name] = watched
-            self._watch(name, watched)
-        elif watched.look() != watched.signature:
-            self._refresh(name, watched)
-        content = watched.content
+        content = await self._follow(name, name, files, read_secret)
         assert isinstance(content, KeyPair | Roots)  # noqa: S101 - good once, good for ever
         return content
 
-    def crl(self, name: str, path: str) -> bytes:
-        """Return the CRL in a file, empty if there is none; a change is one of this resource."""
-        watched = self._watched.get(path)
+    async def crl(self, name: str, path: str) -> bytes:
+        """Return the CRL in a file, empty if there is none; a change is one of this resource.
+
+        Raises:
+            SecretError: there is a file, but no CRL in it, and there has never been one.
+        """
+        content = await self._follow(path, name, FileResource(path), read_crl)
+        assert isinstance(content, bytes)  # noqa: S101 - as above
+        return content
+
+    async def _follow(
+        self, key: str, name: str, files: FileResource, read: Callable[[FileResource], Content]
+    ) -> Content | None:
+        """Return the last good content, and follow its files under this key."""
+        watched = self._watched.get(key)
         if watched is None:
-            watched = self._watched[path] = Watched(name, FileResource(path), read_crl)
-            self._refresh(path, watched)
-        return watched.content if isinstance(watched.content, bytes) else b""
+            watched = Watched(name, files, read)
+            await self._read_patiently(watched)
+            self._watched[key] = watched
+            self._watch(key, watched)
+        elif watched.look() != watched.signature:
+            self._refresh(key, watched)
+        return watched.content
 
     def content(self, name: str) -> Content | None:
         """Return what was read last under a name, if it is followed."""
