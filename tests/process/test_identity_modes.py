@@ -57,7 +57,8 @@ async def running(
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+    """Return what is complete."""
+    return {path.name: path.read_bytes() for path in sorted(directory.glob("[!.]*"))}
 
 
 async def test_mounted_certificates_come_first(tmp_path: Path) -> None:
