@@ -204,6 +204,8 @@ class CertificateAuthority:
             # The only thing that bounds a connection attempt in gRPC (D-1).
             ("grpc.min_reconnect_backoff_ms", CONNECT_MILLISECONDS),
             ("grpc.enable_retries", 0),
+            # A bundle of roots may have megabytes (2.3).
+            ("grpc.max_receive_message_length", -1),
         ]
         if not address.tls:
             return grpc.aio.insecure_channel(address.target, options)

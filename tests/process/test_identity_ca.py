@@ -85,6 +85,14 @@ async def test_the_chain_is_passed_on(tmp_path: Path) -> None:
     assert root == ROOT.pem
 
 
+async def test_an_answer_may_be_long(tmp_path: Path) -> None:
+    """As it may be of the control plane, section 2.3."""
+    roots = ROOT.pem + "x" * 5_000_000
+
+    async with ca(tmp_path, lambda call: [*ROOT.answer(call)[:1], roots]) as made:
+        assert (await Bench(tmp_path, made).sign())[1] == roots
+
+
 async def test_an_error_is_passed_on_and_not_repeated(tmp_path: Path) -> None:
     """T-K1, T-K3."""
 

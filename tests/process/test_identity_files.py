@@ -159,6 +159,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         (f"# a comment\n{ROOT.pem}\ntext\n{OTHER.pem}", [ROOT, OTHER]),
         (ROOT.pem + negative_serial() + OTHER.pem, [ROOT, OTHER]),
         (ROOT.pem + "garbage", [ROOT]),
+        (ROOT.pem + OTHER.pem + ROOT.pem, [ROOT, OTHER]),
         (ROOT.pem + OTHER.pem[:-60], [ROOT]),
     ],
 )
