@@ -158,9 +158,10 @@ def _located(problem: str, kind: Kind) -> str:
 
 def _version_warning(document: object, context: Context) -> tuple[str, ...]:
     """Return what to say of something that looks like a workload and is none."""
-    if not isinstance(document, dict) or document.get("kind") not in KINDS:
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(kind, str) or kind not in KINDS:
         return ()
-    version, versions = document.get("apiVersion"), KINDS[document["kind"]][0]
+    version, versions = document.get("apiVersion"), KINDS[kind][0]
     if isinstance(version, str) and version.partition("/")[0] not in _groups(versions):
         return ()  # another project's kind of that name
     name = describe(document, context)

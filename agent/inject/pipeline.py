@@ -91,7 +91,7 @@ def inject(request: Request, configuration: Configuration, settings: Settings) -
     """
     metadata, spec = request.pod["metadata"], request.pod["spec"]
     annotations: Mapping[str, str] = metadata.get("annotations", {})
-    problems = [*check_annotations(annotations), *_duplicates(spec)]
+    problems = [*check_annotations(annotations), *_check_names(spec)]
     if problems:
         raise InjectionError(problems)
     try:
@@ -158,18 +158,20 @@ def _finish(
     return warnings
 
 
-def _duplicates(spec: Object) -> list[str]:
-    """Return a line for each container whose name another one has: probes go by it."""
+def _check_names(spec: Object) -> list[str]:
+    """Return a line for each container without a name of its own: probes go by it."""
     seen: set[str] = set()
     problems = []
     for group in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(group, ())):
             name = container.get("name", "")
+            where = f"spec.{group}[{index}].name={name!r}"
             # The user's definition of the proxy may stand beside the injected one.
             if name in seen and name != PROXY:
-                where = f"spec.{group}[{index}].name={name!r}"
                 problems.append(f"{where}: expected a name of its own; rename one of the two")
-            seen.add(name)
+            elif not name:
+                problems.append(f"{where}: expected a name")
+            seen.add(name or where)
     return problems
 
 
@@ -199,8 +201,13 @@ def _template_pod(request: Request, settings: Settings) -> TemplatePod:
 def _without_injected(
     spec: Object, status: Status | None, stored: Mapping[str, list[Object]]
 ) -> Object:
-    """Return the spec as it was before an earlier injection."""
+    """Return the spec as it was before an earlier injection.
+
+    The user's definition of the proxy is the last container: where it stood at first is not known
+    any more, and templates must see the same each time (D23).
+    """
     before = dict(spec)
+    proxies: list[Object] = []
     for group in CONTAINER_LISTS:
         kept = [
             item
@@ -208,7 +215,10 @@ def _without_injected(
             if not (status and status.has(group, item.get("name")))
         ]
         names = {item.get("name") for item in kept}
-        before[group] = kept + [item for item in stored[group] if item.get("name") not in names]
+        kept += [item for item in stored[group] if item.get("name") not in names]
+        before[group] = [item for item in kept if item.get("name") != PROXY]
+        proxies += [item for item in kept if item.get("name") == PROXY]
+    before["containers"] += proxies[:1]
     return before
 
 

@@ -85,7 +85,7 @@ def secure_port(annotations: Mapping[str, str], proxy: Object) -> dict[str, str]
     if any(_plain(name) == _plain(SECURE_PORT) for name in annotations):
         return {}
     environment = proxy.get("env", ())
-    ports = [item.get("value") for item in environment if item["name"] == SECURE_PORT_VARIABLE]
+    ports = [item.get("value") for item in environment if item.get("name") == SECURE_PORT_VARIABLE]
     return {SECURE_PORT: ports[-1]} if ports and ports[-1] not in (None, "", "0") else {}
 
 

@@ -177,6 +177,16 @@ def test_names_of_containers_are_their_own() -> None:
     ]
 
 
+def test_containers_have_names() -> None:
+    with pytest.raises(InjectionError) as caught:
+        inject_pod(make_pod({"image": "a"}, {"name": ""}))
+
+    assert caught.value.problems == [
+        "spec.containers[0].name='': expected a name",
+        "spec.containers[1].name='': expected a name",
+    ]
+
+
 def test_templates_are_chosen_by_annotation_and_alias() -> None:
     configuration = Configuration(default_templates=("both",), aliases={"both": ("a", "b")})
 

@@ -5,9 +5,19 @@ import itertools
 import pytest
 
 from agent.wire import WireError, message
-from agent.xds.cache.ledger import Accept, Change, Discard, Forget, Ledger, Retain, Stage, is_kept
+from agent.xds.cache.ledger import (
+    Accept,
+    Change,
+    Discard,
+    Forget,
+    Ledger,
+    Retain,
+    Stage,
+    has_configuration,
+    is_kept,
+)
 from agent.xds.discovery import Kind, read_response, write_request, write_response
-from agent.xds.resources import CLUSTER, NAME_TABLE, ROUTE, SECRET, WORKLOAD
+from agent.xds.resources import CLUSTER, LISTENER, NAME_TABLE, ROUTE, SECRET, WORKLOAD
 
 
 class Stream:
@@ -165,6 +175,16 @@ def test_a_response_that_cannot_be_accepted_is_not_staged(stream: Stream) -> Non
 def test_what_is_for_envoy_and_no_secret_is_kept(type_url: str, *, delta: bool, sotw: bool) -> None:
     assert is_kept(Kind.DELTA, type_url) is delta
     assert is_kept(Kind.SOTW, type_url) is sotw
+
+
+def test_an_envoy_that_has_listeners_has_a_configuration() -> None:
+    some = message((5, message((1, "one"), (2, "1"))))
+
+    assert has_configuration(Kind.DELTA, write_request(Kind.DELTA, LISTENER) + some)
+    assert has_configuration(Kind.SOTW, write_request(Kind.SOTW, LISTENER, version="1"))
+    for kind in Kind:
+        assert not has_configuration(kind, write_request(kind, LISTENER))
+        assert not has_configuration(kind, write_request(kind, CLUSTER, version="1") + some)
 
 
 def test_what_is_no_request_is_said_to_be_none(stream: Stream) -> None:
