@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.xds.cache.files import ASIDE, FILE, FORMAT, UNVERSIONED, Store
-from agent.xds.cache.ledger import Accept, Stage
+from agent.xds.cache.ledger import Accept, Drop, Stage
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.resources import CLUSTER
 
@@ -211,3 +211,16 @@ def test_what_fails_is_undone(filled: Path) -> None:
 
     assert kept is not None
     assert (kept.at, kept.size) == (5.0, 11)
+
+
+def test_a_part_of_what_is_not_known_is_nothing(filled: Path) -> None:
+    stage, accept = accepted(2, b"more")
+    with store(filled) as opened:
+        opened.apply([Drop(CLUSTER), stage, accept._replace(replaces=False)], 6.0)
+        part = opened.load()
+        opened.apply(accepted(3, b"all of it"), 7.0)
+        whole = opened.load()
+
+    assert part is None
+    assert whole is not None
+    assert whole.size == len(b"all of it")

@@ -56,6 +56,11 @@ def push(kind: Kind, type_url: str, *names: str, nonce: str = "n", size: int = 0
     return write_response(kind, type_url, version="1", nonce=nonce, resources=resources)
 
 
+def both(kind: Kind) -> list[bytes]:
+    """Return what makes a configuration."""
+    return [push(kind, type_url, "one") for type_url in (CLUSTER, LISTENER)]
+
+
 async def accept(call: AdsCall, kind: Kind, raw: bytes, error: str | None = None) -> None:
     head = read_response(raw)
     await call.send(
@@ -115,7 +120,7 @@ async def test_what_was_accepted_is_served_and_said_to_be_old(
 @pytest.mark.parametrize("kind", Kind)
 async def test_what_was_refused_is_never_served(kind: Kind, tmp_path: Path) -> None:
     good, bad = push(kind, CLUSTER, "good"), push(kind, CLUSTER, "bad", nonce="m")
-    await live(tmp_path, kind, good, bad, error="no such thing")
+    await live(tmp_path, kind, push(kind, LISTENER, "one"), good, bad, error="no such thing")
 
     async with caching(tmp_path, REFUSED) as b:
         served = await (await asked(b, kind, CLUSTER)).receive()
@@ -143,7 +148,7 @@ async def test_a_control_plane_that_is_there_again_gets_envoy_back(
     kind: Kind, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "agent.xds")
-    await live(tmp_path, kind, *(push(kind, type_url, "one") for type_url in (CLUSTER, LISTENER)))
+    await live(tmp_path, kind, *both(kind))
     async with control_plane() as gone:
         pass
     async with caching(tmp_path, gone.address) as b:
@@ -171,7 +176,7 @@ async def test_a_control_plane_that_is_there_again_gets_envoy_back(
 
 
 async def test_a_control_plane_that_is_silent_is_stood_in_for_too(tmp_path: Path) -> None:
-    await live(tmp_path, Kind.DELTA, push(Kind.DELTA, CLUSTER, "one"))
+    await live(tmp_path, Kind.DELTA, *both(Kind.DELTA))
 
     async with control_plane() as plane, caching(tmp_path, plane.address) as b:
         call = await asked(b, Kind.DELTA, CLUSTER)
@@ -185,7 +190,7 @@ async def test_a_control_plane_that_is_silent_is_stood_in_for_too(tmp_path: Path
 @pytest.mark.parametrize("kind", Kind)
 async def test_an_envoy_that_has_a_configuration_keeps_it(kind: Kind, tmp_path: Path) -> None:
     """X10: it is told how the stream ended, at once, and nothing else."""
-    await live(tmp_path, kind, *(push(kind, type_url, "one") for type_url in (CLUSTER, LISTENER)))
+    await live(tmp_path, kind, *both(kind))
 
     async with caching(tmp_path, REFUSED, after_seconds=60) as b:
         call = b.client.open(kind)
@@ -207,7 +212,7 @@ async def test_without_anything_kept_nothing_is_different(tmp_path: Path) -> Non
 
 
 async def test_a_control_plane_that_is_back_in_time_is_asked(tmp_path: Path) -> None:
-    await live(tmp_path, Kind.DELTA, push(Kind.DELTA, CLUSTER, "one"))
+    await live(tmp_path, Kind.DELTA, *both(Kind.DELTA))
     async with control_plane() as gone:
         pass
     async with caching(tmp_path, gone.address, after_seconds=60) as b:
@@ -226,7 +231,7 @@ async def test_a_control_plane_that_is_back_in_time_is_asked(tmp_path: Path) -> 
 
 
 async def test_an_envoy_that_leaves_while_nobody_answers_is_let_go(tmp_path: Path) -> None:
-    await live(tmp_path, Kind.DELTA, push(Kind.DELTA, CLUSTER, "one"))
+    await live(tmp_path, Kind.DELTA, *both(Kind.DELTA))
 
     async with caching(tmp_path, REFUSED, after_seconds=60) as b:
         call = await asked(b, Kind.DELTA, CLUSTER)
@@ -238,7 +243,7 @@ async def test_an_envoy_that_leaves_while_nobody_answers_is_let_go(tmp_path: Pat
 async def test_that_of_another_node_is_not_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await live(tmp_path, Kind.DELTA, push(Kind.DELTA, CLUSTER, "one"))
+    await live(tmp_path, Kind.DELTA, *both(Kind.DELTA))
 
     async with caching(tmp_path, REFUSED) as b:
         call = b.client.open(Kind.DELTA)
@@ -253,7 +258,7 @@ async def test_that_of_another_node_is_not_served(
 async def test_what_envoy_refuses_of_it_is_not_kept(
     kind: Kind, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await live(tmp_path, kind, *(push(kind, type_url, "one") for type_url in (CLUSTER, LISTENER)))
+    await live(tmp_path, kind, *both(kind))
     async with caching(tmp_path, REFUSED) as b:
         call = await asked(b, kind, CLUSTER, LISTENER)
         await accept(call, kind, await call.receive())
@@ -261,16 +266,25 @@ async def test_what_envoy_refuses_of_it_is_not_kept(
         await until(lambda: "cannot bind" in caplog.text)
 
     async with caching(tmp_path, REFUSED) as b:
-        call = await asked(b, kind, LISTENER, CLUSTER)
+        code, _ = await (await asked(b, kind, LISTENER, CLUSTER)).status()
 
-        assert read_response(await call.receive()).type_url == CLUSTER
-
+    assert code is grpc.StatusCode.UNAVAILABLE
     assert f"refused by Envoy type={short_name(LISTENER)}" in caplog.text
+
+
+async def test_half_a_configuration_is_none(tmp_path: Path) -> None:
+    await live(tmp_path, Kind.DELTA, push(Kind.DELTA, CLUSTER, "one"))
+
+    async with caching(tmp_path, REFUSED) as b:
+        code, _ = await (await asked(b, Kind.DELTA, CLUSTER)).status()
+
+    assert code is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_large_pushes_are_kept_as_they_pass(tmp_path: Path) -> None:
     large = push(Kind.DELTA, CLUSTER, *(f"c{i}" for i in range(50)), size=100_000)
-    await live(tmp_path, Kind.DELTA, large, push(Kind.DELTA, CLUSTER, "more", nonce="m"))
+    more = push(Kind.DELTA, CLUSTER, "more", nonce="m")
+    await live(tmp_path, Kind.DELTA, push(Kind.DELTA, LISTENER, "one"), large, more)
 
     async with caching(tmp_path, REFUSED) as b:
         served = await (await asked(b, Kind.DELTA, CLUSTER)).receive()

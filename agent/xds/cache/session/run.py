@@ -21,9 +21,12 @@ from agent.xds.cache.tap.run import Tap
 from agent.xds.discovery import Kind
 from agent.xds.endings import HANDED_OVER, Ending
 from agent.xds.local.run import LocalBackend
+from agent.xds.resources import CLUSTER, LISTENER
 from agent.xds.run import Pump, run_session
 from agent.xds.server import Downstream
 
+#: Without both Envoy would not become ready.
+VITAL: Final = frozenset((CLUSTER, LISTENER))
 #: Envoy gets so long to take what was kept before it is told to ask the control plane.
 STAY_SECONDS: Final = 0.5
 
@@ -74,7 +77,7 @@ class CachedSession:
         await _first((relaying, settled), self._backend.settings.after_seconds)
         if self._tap.settled.is_set():
             return await relaying
-        self._kept = await self._recorder.load()
+        self._kept = await self._load()
         if self._kept and relaying.done() and await self._comes_back(settled):
             return relaying.result()
         if self._kept is None or self._tap.settled.is_set():
@@ -84,6 +87,11 @@ class CachedSession:
         relaying.cancel()
         await asyncio.wait((relaying,))
         return await self._stand_in(self._kept.size, downstream)
+
+    async def _load(self) -> Kept | None:
+        """Return what was kept, none if it is no configuration."""
+        kept = await self._recorder.load()
+        return kept if kept and kept.snapshot.resources.keys() >= VITAL else None
 
     async def _relay(self) -> Ending:
         upstream = self._backend.upstream

@@ -31,6 +31,7 @@ class Watchdog:
         """
         self._loop = asyncio.get_running_loop()
         self._settings = settings
+        self._not_read = not_read(settings.send_seconds)
         self._verdict: asyncio.Future[Ending] = self._loop.create_future()
         self._heard_at = self._loop.time()
         self._limit = settings.silence_seconds * (1 + SPREAD * rng())
@@ -49,8 +50,9 @@ class Watchdog:
 
     def __enter__(self) -> None:
         """Begin to send a message."""
-        limit = self._settings.send_seconds
-        self._writing = self._loop.call_later(limit, self._end, not_read(limit))
+        self._writing = self._loop.call_later(
+            self._settings.send_seconds, self._end, self._not_read
+        )
 
     def __exit__(self, *_: object) -> None:
         """Take note that the message was sent, or never will be."""
