@@ -40,7 +40,7 @@ def is_kept(path: Path) -> bool:
     with contextlib.closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as database:
         try:
             (at,) = database.execute("SELECT at FROM about").fetchone()
-        except sqlite3.OperationalError:  # it is being made
+        except sqlite3.DatabaseError:  # it is being written
             return False
     return bool(at)
 
