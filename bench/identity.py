@@ -45,16 +45,12 @@ from shared.pod import (
 from agent.credentials.settings import TokenSettings
 from agent.identity.authority import Csr
 from agent.identity.client import CertificateAuthority
+from agent.identity.keys import KeySettings
 from agent.identity.process import spawn
 from agent.identity.renewal.run import Clock, Workload
 from agent.identity.secret import KeyPair
 from agent.identity.server import Recorder, SdsServer
-from agent.identity.settings import (
-    Address,
-    AuthoritySettings,
-    KeySettings,
-    RotationSettings,
-)
+from agent.identity.settings import Address, AuthoritySettings, RotationSettings
 from tests.fakes.ca import Root, write_files
 from tests.fakes.sds_client import SdsClient, sds_client
 

@@ -8,7 +8,12 @@ os.nice(10)  # Envoy and the agent start meanwhile, and a pod is ready without i
 gc.disable()  # nothing of what is imported is ever garbage: a tenth of the child's time
 
 from agent.identity.csr import make_csr  # noqa: E402 - after the above
-from agent.identity.process import read_words  # noqa: E402 - after the above
+from agent.identity.keys import read_words  # noqa: E402 - after the above
+
+
+def run() -> None:
+    """Do what the words on the command line say, and leave."""
+    os._exit(main(sys.argv[1:]))  # tearing down takes longer than everything before
 
 
 def main(words: list[str]) -> int:
@@ -23,4 +28,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1:]))  # tearing down takes longer than everything before
+    run()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from agent.credentials.settings import TokenSettings, is_loopback, parse_headers
+from agent.identity.keys import MIN_RSA_BITS, KeySettings
 from agent.reader import (
     Reader,
     parse_bool,
@@ -25,7 +26,6 @@ DEFAULT_SERVER_NAME: Final = "istiod.istio-system.svc"
 PLAINTEXT_PORT: Final = ":15010"
 HEADER_PREFIX: Final = "CA_HEADER_"
 SOCKET_FILE: Final = "socket"
-MIN_RSA_BITS: Final = 2048
 MAX_RSA_BITS: Final = 16384
 #: In a pod other containers read what is written, and run as other users (C16).
 POD_FILE_MODE: Final = 0o644
@@ -35,20 +35,6 @@ NANOS: Final = 1_000_000_000
 MAX_TTL_SECONDS: Final = 2**63 // NANOS  #: what a duration holds in the reference, 292 years
 MIN_DEBOUNCE_SECONDS: Final = 0.001
 MAX_DEBOUNCE_SECONDS: Final = 60.0
-
-
-class KeySettings(NamedTuple):
-    """The key pair of a CSR, and whom the certificate is for."""
-
-    spiffe_id: str
-    #: ECDSA instead of RSA. ECC_SIGNATURE_ALGORITHM.
-    elliptic: bool = False
-    #: P-384 instead of P-256. ECC_CURVE.
-    p384: bool = False
-    #: WORKLOAD_RSA_KEY_SIZE.
-    rsa_bits: int = MIN_RSA_BITS
-    #: PEM label `PRIVATE KEY` instead of that of the algorithm. PKCS8_KEY.
-    pkcs8: bool = False
 
 
 class Address(NamedTuple):

@@ -9,17 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent.credentials.settings import TokenSettings
+from agent.identity.keys import KeySettings
 from agent.identity.modes import Mode
 from agent.identity.names import FileResource
 from agent.identity.renewal.run import Clock
 from agent.identity.run import Identity, Recorder, serving
-from agent.identity.settings import (
-    Address,
-    AuthoritySettings,
-    IdentitySettings,
-    KeySettings,
-    RotationSettings,
-)
+from agent.identity.settings import Address, AuthoritySettings, IdentitySettings, RotationSettings
 from agent.metrics import Metrics
 from tests.fakes.ca import FakeCa
 from tests.fakes.control_plane import SERVER_NAME

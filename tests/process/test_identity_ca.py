@@ -13,8 +13,9 @@ from agent.credentials.settings import TokenSettings
 from agent.errors import SecretError
 from agent.identity.client import CertificateAuthority
 from agent.identity.csr import make_csr
+from agent.identity.keys import KeySettings
 from agent.identity.secret import KeyPair, PrivateKey
-from agent.identity.settings import Address, AuthoritySettings, KeySettings
+from agent.identity.settings import Address, AuthoritySettings
 from agent.metrics import Metrics
 from tests.fakes.ca import CsrCall, FakeCa, RefusedError, Respond, Root, fake_ca, write_files
 from tests.fakes.control_plane import SERVER_NAME, Authority

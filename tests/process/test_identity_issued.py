@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from agent.identity.settings import KeySettings
+from agent.identity.keys import KeySettings
 from agent.wire import message
 from tests.fakes.ca import CsrCall
 from tests.fakes.clock import FakeClock

@@ -12,10 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from agent.errors import SecretError
+from agent.identity.keys import KeySettings
 from agent.identity.process import spawn
 from agent.identity.renewal.run import Workload
 from agent.identity.secret import KeyPair
-from agent.identity.settings import KeySettings
 from tests.fakes.ca import CsrCall, fake_ca
 from tests.fakes.clock import FakeClock
 from tests.fakes.identity import SPIFFE_ID

@@ -18,8 +18,9 @@ from agent.identity.authority import (
     write_csr_request,
 )
 from agent.identity.csr import make_csr
+from agent.identity.keys import KeySettings
 from agent.identity.process import read_output
-from agent.identity.settings import AuthoritySettings, KeySettings
+from agent.identity.settings import AuthoritySettings
 from tests.fakes.ca import REQUEST, RESPONSE, Root
 
 ROOT: Final = Root()

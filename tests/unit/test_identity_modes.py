@@ -3,6 +3,7 @@
 import pytest
 
 from agent.errors import SettingsError
+from agent.identity.keys import KeySettings
 from agent.identity.modes import (
     FILES_SOCKET,
     OWN_SOCKET,
@@ -12,12 +13,7 @@ from agent.identity.modes import (
     reads_back,
 )
 from agent.identity.names import FileResource
-from agent.identity.settings import (
-    AuthoritySettings,
-    IdentitySettings,
-    KeySettings,
-    OutputSettings,
-)
+from agent.identity.settings import AuthoritySettings, IdentitySettings, OutputSettings
 
 PLAIN = IdentitySettings(KeySettings("spiffe://td/ns/ns/sa/sa"), AuthoritySettings(()))
 SPIFFE = "./var/run/secrets/workload-spiffe-credentials"

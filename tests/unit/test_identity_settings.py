@@ -2,11 +2,11 @@
 
 import pytest
 
+from agent.identity.keys import KeySettings
 from agent.identity.settings import (
     Address,
     IdentitySettings,
     KeyProvider,
-    KeySettings,
     OutputSettings,
     RotationSettings,
     parse_identity,
