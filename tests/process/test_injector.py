@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from tests.fakes.injection import make_pod, variable
 from tests.fakes.injector import Keys, client, make_review, running
 from tests.fakes.json_patch import apply
-from tests.waiting import until
+from tests.waiting import LOOK_SECONDS, until
 
 
 @pytest.fixture
@@ -36,6 +36,18 @@ async def serial(port: int, tls: ssl.SSLContext) -> int:
     await writer.wait_closed()
     assert found
     return x509.load_der_x509_certificate(found).serial_number
+
+
+async def until_refused(port: int) -> None:
+    """Return once nobody listens any more."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("localhost", port)
+            except ConnectionRefusedError:
+                return
+            writer.close()
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def test_a_review_is_answered_over_https(keys: Keys) -> None:
@@ -57,17 +69,19 @@ async def test_sigterm_finishes_what_is_under_way(keys: Keys) -> None:
         "POST /inject HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
-    async with running(keys, "--drain", "1s") as (process, port):
+    async with running(keys, "--drain", "60s") as (process, port):
         reader, writer = await asyncio.open_connection("localhost", port, ssl=keys.client())
         writer.write(head.encode() + body[:10])
         await writer.drain()
         process.process.send_signal(signal.SIGTERM)
-        await process.until("ending drain_seconds=1")
+        await process.until("ending drain_seconds=60")
 
         async with client(port, keys.client()) as server:  # whoever has not heard of it yet
             assert (await server.get("/ready"))[0] == 503
             assert (await server.get("/healthz"))[0] == 200
             assert (await server.review(make_pod()))["allowed"]
+        process.process.send_signal(signal.SIGTERM)
+        await until_refused(port)
         writer.write(body[10:])
         answer = await asyncio.wait_for(reader.read(), 10)
         writer.close()
