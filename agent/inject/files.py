@@ -64,8 +64,8 @@ def load(sources: Sources) -> Loaded:
     """
     problems: list[str] = []
     given = _document(sources.values, VALUES_KEY, problems)
-    if sources.revision and not given.get("revision"):
-        given = {**given, "revision": sources.revision}
+    if sources.revision:
+        given = {"revision": sources.revision, **given}  # '' is an answer too
     if sources.image:
         image = {"image": sources.image}
         given = overlay(given, {"global": {"proxy": image, "proxy_init": image}})

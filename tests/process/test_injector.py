@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
@@ -242,3 +243,21 @@ def test_help_names_the_flags() -> None:
     )
 
     assert "--tlsCertFile" in done.stdout
+
+
+def test_the_registration_can_be_printed(keys: Keys, tmp_path: Path) -> None:
+    root = tmp_path / "root.pem"
+    root.write_text(keys.root.pem)
+
+    def printed(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "agent", "injector", "--print-webhook", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    found = yaml.safe_load(printed("hook.mesh", "--caFile", str(root)).stdout)
+
+    bundle = found["webhooks"][0]["clientConfig"]["caBundle"]
+    assert base64.b64decode(bundle).decode() == keys.root.pem
+    assert found["metadata"]["name"] == "istio-sidecar-injector-mesh"
+    assert printed("hook").stderr == (
+        "Error: --print-webhook='hook': expected a service as name.namespace\n"
+    )

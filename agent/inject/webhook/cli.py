@@ -22,6 +22,19 @@ FLAGS: Final = (
     Flag("tlsCertFile", "string", "/etc/mesh-agent/tls/tls.crt", "certificate, with its chain"),
     Flag("tlsKeyFile", "string", "/etc/mesh-agent/tls/tls.key", "its key"),
     Flag("drain", "duration", 5.0, "from SIGTERM to the end of listening"),
+    Flag(
+        "print-webhook",
+        "string",
+        "",
+        "print the MutatingWebhookConfiguration for a service, name.namespace, and serve nothing",
+    ),
+    Flag("caFile", "string", "", "root certificate that is printed with it"),
+    Flag(
+        "enable-namespaces-by-default",
+        "bool",
+        default=False,
+        help="have it ask about pods that nothing labels, for the default revision",
+    ),
     Flag("cluster", "bool", default=True, help="ask the API server about nodes and namespaces"),
     *CONFIGURATION_FLAGS,
     *GLOBAL_FLAGS,
@@ -41,13 +54,35 @@ def injector(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         flags = parse_flags(FLAGS, argv, environ=environ)
         if flags.help:
             sys.stdout.write(render_help(*HELP, FLAGS))
-            return 0
-        _serve(flags, environ)
+        elif flags.text("print-webhook"):
+            sys.stdout.write(_webhook(flags))
+        else:
+            _serve(flags, environ)
     except (UsageError, AgentError) as error:
         for problem in getattr(error, "problems", [str(error)]):
             sys.stderr.write(f"Error: {problem}\n")
         return FAILED
     return 0
+
+
+def _webhook(flags: Parsed) -> str:
+    """Return what registers the webhook, as YAML."""
+    from agent.inject.files import read_text
+    from agent.inject.webhook.registration import Registration, registration
+    from agent.inject.yaml_text import dump
+
+    service, _, namespace = flags.text("print-webhook").partition(".")
+    if not service or not namespace:
+        shown = flags.text("print-webhook")
+        raise UsageError(f"--print-webhook={shown!r}: expected a service as name.namespace")
+    wanted = Registration(
+        service=service,
+        namespace=namespace,
+        revision=flags.text("revision"),
+        root=read_text(flags.text("caFile")) if flags.text("caFile") else "",
+        by_default=flags.is_on("enable-namespaces-by-default"),
+    )
+    return dump(registration(wanted))
 
 
 def _serve(flags: Parsed, environ: Mapping[str, str]) -> None:
