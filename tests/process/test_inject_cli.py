@@ -219,3 +219,18 @@ def test_whoever_reads_may_stop() -> None:
         assert process.wait(10) == 1
         assert process.stderr
         assert process.stderr.read() == b""
+
+
+def test_the_readme_shows_what_is_printed() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    shown = readme.partition("--native-sidecars true --diff\n")[2].partition("```")[0]
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n"
+        "  - {name: web, image: i, readinessProbe: {httpGet: {path: /ready, port: 8080}}}\n"
+    )
+
+    printed = run("-f", "-", "--native-sidecars", "true", "--diff", text=pod).stdout
+
+    pieces = shown.split("…\n")
+    assert len(pieces) == 3
+    assert all(piece in printed for piece in pieces)
