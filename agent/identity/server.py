@@ -146,6 +146,8 @@ class SdsServer:
 class SecretStream:
     """One stream of Envoy. Requests come before changes, and one reply is made at a time."""
 
+    __slots__ = ("_changed", "_context", "_limit", "_notified", "_server", "state")
+
     def __init__(self, server: SdsServer, context: "Context[bytes, bytes]") -> None:
         self.state = SdsStream()
         self._server = server
@@ -185,6 +187,7 @@ class SecretStream:
                     if raw is EOF:
                         return None
                     ending = await self._receive(raw)
+                    del raw  # a first request has kilobytes, and there may be a thousand streams
                     reading = asyncio.ensure_future(self._context.read())
                 else:
                     ending = await self._push()

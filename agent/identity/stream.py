@@ -36,6 +36,8 @@ class Reaction(NamedTuple):
 class SdsStream:
     """What one stream is subscribed to, and what it has."""
 
+    __slots__ = ("_has_node", "_nonce", "_subscribed")
+
     def __init__(self) -> None:
         self._has_node = False
         self._nonce = ""
