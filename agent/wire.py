@@ -57,6 +57,30 @@ def text(data: bytes, start: int, end: int) -> str:
         raise WireError(f"byte {start}: string is not UTF-8: {error.reason}") from None
 
 
+def last(data: bytes, number: int) -> bytes:
+    """Return the content of a field: of several, the last one counts; nothing if there is none."""
+    content = b""
+    for field, wire_type, start, end in fields(data):
+        if field == number and wire_type == LENGTH:
+            content = data[start:end]
+    return content
+
+
+def last_text(data: bytes, number: int) -> str:
+    """Return the content of a field as text."""
+    content = last(data, number)
+    return text(content, 0, len(content))
+
+
+def joined(data: bytes, number: int) -> bytes:
+    """Return an embedded message: its occurrences are merged by joining their bytes."""
+    return b"".join(
+        data[start:end]
+        for field, wire_type, start, end in fields(data)
+        if field == number and wire_type == LENGTH
+    )
+
+
 def message(*content: tuple[int, Value]) -> bytes:
     """Return a message of (field number, value) pairs, in the order given.
 

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from agent.wire import LENGTH, Value, fields, message, text
+from agent.wire import LENGTH, Value, fields, joined, last, last_text, message, text
 
 #: google.rpc.Code INTERNAL, what the agent's own NACKs carry. Section 2.8.
 INTERNAL: Final = 13
@@ -99,13 +99,13 @@ def read_request(kind: Kind, raw: bytes) -> Request:
             nonce = text(raw, start, end)
         elif field == number.error:
             error = (error or b"") + raw[start:end]
-    detail = None if error is None else _last_text(error, 2)
+    detail = None if error is None else last_text(error, 2)
     return Request(type_url, version, nonce, detail)
 
 
 def read_node_id(kind: Kind, raw: bytes) -> str:
     """Return the id of a request's node, empty if it has none; WireError if it cannot be read."""
-    return _last_text(_joined(raw, REQUEST[kind].node), 1)
+    return last_text(joined(raw, REQUEST[kind].node), 1)
 
 
 def read_subscription(kind: Kind, raw: bytes) -> Subscription:
@@ -123,7 +123,7 @@ def read_subscription(kind: Kind, raw: bytes) -> Subscription:
             unsubscribe.append(text(raw, start, end))
         elif field == number.initial_versions:
             entry = raw[start:end]
-            versions[_last_text(entry, 1)] = _last_text(entry, 2)
+            versions[last_text(entry, 1)] = last_text(entry, 2)
     return Subscription(tuple(names), tuple(unsubscribe), versions)
 
 
@@ -151,8 +151,8 @@ def first_resource(kind: Kind, raw: bytes) -> tuple[str, bytes] | None:
         if field == RESOURCES and wire_type == LENGTH:
             packed = raw[start:end]
             if kind is Kind.DELTA:
-                packed = _joined(packed, 2)
-            return _last_text(packed, 1), _last(packed, 2)
+                packed = joined(packed, 2)
+            return last_text(packed, 1), last(packed, 2)
     return None
 
 
@@ -164,10 +164,10 @@ def read_resources(raw: bytes, kind: Kind = Kind.DELTA) -> tuple[str, tuple[Reso
             packed = raw[start:end]
             name = version = ""
             if kind is Kind.DELTA:
-                name, version = _last_text(packed, 3), _last_text(packed, 1)
-                packed = _joined(packed, 2)
-            resources.append(Resource(_last_text(packed, 1), name, version, _last(packed, 2)))
-    return _last_text(raw, VERSION), tuple(resources)
+                name, version = last_text(packed, 3), last_text(packed, 1)
+                packed = joined(packed, 2)
+            resources.append(Resource(last_text(packed, 1), name, version, last(packed, 2)))
+    return last_text(raw, VERSION), tuple(resources)
 
 
 def write_request(
@@ -205,25 +205,3 @@ def _packed(kind: Kind, resource: Resource) -> bytes:
     if kind is Kind.SOTW:
         return packed
     return message((1, resource.version), (2, packed), (3, resource.name))
-
-
-def _last(data: bytes, number: int) -> bytes:
-    content = b""
-    for field, wire_type, start, end in fields(data):
-        if field == number and wire_type == LENGTH:
-            content = data[start:end]
-    return content
-
-
-def _last_text(data: bytes, number: int) -> str:
-    content = _last(data, number)
-    return text(content, 0, len(content))
-
-
-def _joined(data: bytes, number: int) -> bytes:
-    """Return an embedded message: its occurrences are merged by joining their bytes."""
-    return b"".join(
-        data[start:end]
-        for field, wire_type, start, end in fields(data)
-        if field == number and wire_type == LENGTH
-    )

@@ -2,7 +2,19 @@
 
 import pytest
 
-from agent.wire import FIXED32, FIXED64, LENGTH, VARINT, WireError, fields, message, text
+from agent.wire import (
+    FIXED32,
+    FIXED64,
+    LENGTH,
+    VARINT,
+    WireError,
+    fields,
+    joined,
+    last,
+    last_text,
+    message,
+    text,
+)
 
 
 def test_fields_come_in_order_with_their_places() -> None:
@@ -45,3 +57,12 @@ def test_a_message_writes_what_it_is_given() -> None:
     raw = message((1, 0), (2, True), (16, b""), (3, "x" * 200))
 
     assert raw == b"\x08\x00\x10\x01\x82\x01\x00\x1a\xc8\x01" + b"x" * 200
+
+
+def test_of_several_occurrences_the_last_counts_and_messages_are_merged() -> None:
+    data = message((1, "one"), (2, 5), (1, b"two"), (3, "x"))
+
+    assert last(data, 1) == b"two"
+    assert last_text(data, 1) == "two"
+    assert joined(data, 1) == b"onetwo"
+    assert last(data, 2) == last(data, 9) == joined(data, 2) == b""

@@ -3,8 +3,9 @@
 import pytest
 
 from agent.wire import WireError, message
-from agent.xds.cache.entries import WRAPPER, Entry, entries
+from agent.xds.cache.entries import Entry, entries
 from agent.xds.discovery import Kind, Resource, write_response
+from agent.xds.inventory import WRAPPER
 from agent.xds.resources import CLUSTER, EXTENSION, LISTENER
 
 ONE = message((1, "one"), (7, 7))

@@ -6,14 +6,13 @@ Source: xds-identity-dns.md sections 2.17 and 3.2, requirement R-3.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from agent.wire import LENGTH, fields, text
+from agent.wire import LENGTH, fields, joined, last, last_text, text
 from agent.xds.discovery import REMOVED, RESOURCES, Kind
-from agent.xds.resources import EXTENSION, PREFIX
+from agent.xds.inventory import WRAPPER
+from agent.xds.resources import EXTENSION
 
 #: What a Wasm module may be fetched with stands in its configuration until it was converted.
 PULL_SECRET: Final = b"ISTIO_META_WASM_IMAGE_PULL_SECRET"
-#: In SotW it may stand around a resource, which then has a time to live.
-WRAPPER: Final = f"{PREFIX}envoy.service.discovery.v3.Resource"
 #: Field numbers of a Resource, and of an Any.
 VERSION, PACKED, NAME = 1, 2, 3
 TYPE_URL, VALUE = 1, 2
@@ -49,43 +48,21 @@ def entries(kind: Kind, type_url: str, raw: bytes) -> Iterator[Entry]:
 
 def _resource(packed: bytes) -> Entry | None:
     """Return a resource of a delta response; none if it only says that nothing has changed."""
-    inner = _joined(packed, PACKED)
+    inner = joined(packed, PACKED)
     if not inner:
         return None
-    return Entry(_text(packed, NAME), _text(packed, VERSION), _last(inner, VALUE))
+    return Entry(last_text(packed, NAME), last_text(packed, VERSION), last(inner, VALUE))
 
 
 def _any(type_url: str, packed: bytes) -> Entry | None:
     """Return a resource of a SotW response; none of another type."""
-    inner_type, body = _text(packed, TYPE_URL), _last(packed, VALUE)
+    inner_type, body = last_text(packed, TYPE_URL), last(packed, VALUE)
     if inner_type == WRAPPER:
         return _resource(body)
-    return Entry(_text(body, OWN_NAME), "", body) if inner_type == type_url else None
+    return Entry(last_text(body, OWN_NAME), "", body) if inner_type == type_url else None
 
 
 def _without_secret(type_url: str, entry: Entry) -> Entry:
     if type_url == EXTENSION and entry.body and PULL_SECRET in entry.body:
         return entry._replace(body=None)
     return entry
-
-
-def _last(data: bytes, number: int) -> bytes:
-    content = b""
-    for found, wire_type, start, end in fields(data):
-        if found == number and wire_type == LENGTH:
-            content = data[start:end]
-    return content
-
-
-def _text(data: bytes, number: int) -> str:
-    content = _last(data, number)
-    return text(content, 0, len(content))
-
-
-def _joined(data: bytes, number: int) -> bytes:
-    """Return an embedded message: its occurrences are merged by joining their bytes."""
-    return b"".join(
-        data[start:end]
-        for found, wire_type, start, end in fields(data)
-        if found == number and wire_type == LENGTH
-    )
