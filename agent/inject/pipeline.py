@@ -92,13 +92,19 @@ def inject(request: Request, configuration: Configuration, settings: Settings) -
     metadata, spec = request.pod["metadata"], request.pod["spec"]
     annotations: Mapping[str, str] = metadata.get("annotations", {})
     problems = [*check_annotations(annotations), *_check_names(spec)]
+    try:
+        proxy_config = effective_proxy_config(
+            settings.mesh,
+            namespace=request.namespace,
+            labels=metadata.get("labels", {}),
+            annotations=annotations,
+        )
+    except BootstrapError as error:
+        raise InjectionError([*problems, *error.problems]) from None
     if problems:
         raise InjectionError(problems)
     try:
-        template_pod = _template_pod(request, settings)
-        return _inject(request, configuration, template_pod)
-    except BootstrapError as error:
-        raise InjectionError(list(error.problems)) from None
+        return _inject(request, configuration, _template_pod(request, settings, proxy_config))
     except ValueError as error:
         raise InjectionError([str(error)]) from None
 
@@ -175,7 +181,9 @@ def _check_names(spec: Object) -> list[str]:
     return problems
 
 
-def _template_pod(request: Request, settings: Settings) -> TemplatePod:
+def _template_pod(
+    request: Request, settings: Settings, proxy_config: Mapping[str, object]
+) -> TemplatePod:
     """Return the pod as templates see it. Source: status-lifecycle.md section 11.4, step 3."""
     metadata, spec = request.pod["metadata"], request.pod["spec"]
     labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
@@ -188,9 +196,7 @@ def _template_pod(request: Request, settings: Settings) -> TemplatePod:
         annotations=seen,
         spec=_without_injected(spec, status, read_overrides(annotations)),
         owner=request.owner,
-        proxy_config=effective_proxy_config(
-            settings.mesh, namespace=request.namespace, labels=labels, annotations=annotations
-        ),
+        proxy_config=proxy_config,
         settings=settings,
         native=request.native,
         user=request.user,

@@ -65,14 +65,16 @@ def parse(document: Text) -> Any:  # noqa: ANN401 - YAML enters
     try:
         value = _json(document.text)
         value = yaml.load(document.text, Loader=_loader()) if value is None else value  # noqa: S506 - a safe loader
+        is_tree = 0 < count_values(value) <= MOST_VALUES
+        value = _with_text_keys(value) if is_tree else None
     except yaml.YAMLError as error:
         raise ValueError(_place(error, document)) from None
     except YAML_TROUBLE as error:
         raise ValueError(f"{_begin(document)}: expected YAML: {type(error).__name__}") from None
-    if not 0 < count_values(value) <= MOST_VALUES:
+    if not is_tree:
         most = f"expected at most {MOST_VALUES} values; its aliases stand for more"
         raise ValueError(f"{_begin(document)}: {most}")
-    return _with_text_keys(value)
+    return value
 
 
 def dump(value: object) -> str:

@@ -162,6 +162,15 @@ async def test_configuration_is_replaced_but_not_by_nonsense(keys: Keys, tmp_pat
         assert await network(port) == "two"
 
 
+async def test_a_cluster_that_does_not_answer_is_no_reason_to_wait(keys: Keys) -> None:
+    nowhere = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
+    async with running(keys, **nowhere) as (process, port), client(port, keys.client()) as server:
+        assert (await server.get("/ready"))[0] == 200
+        assert (await server.review(make_pod()))["allowed"]
+
+    assert any("not followed" in line for line in process.lines)
+
+
 async def test_a_client_that_says_nothing_holds_nothing_up(keys: Keys) -> None:
     async with running(keys) as (process, port):
         silent = [await asyncio.open_connection("localhost", port) for _ in range(20)]

@@ -6,12 +6,13 @@ import random
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 
 from agent.errors import SystemRefusedError
 from agent.inject.configuration import Configuration
+from agent.inject.template.pod import Settings
 from agent.inject.webhook.review import Context
 from agent.inject.webhook.server import (
     LIMIT_BYTES,
@@ -154,6 +155,18 @@ async def test_two_thousand_malformed_reviews_are_each_answered() -> None:
         assert (await server.review(make_pod()))["allowed"]
 
 
+async def test_a_bug_of_ours_refuses_the_pod_and_not_the_next_one() -> None:
+    broken = Service(Context(Configuration(), cast("Settings", None)))
+    async with webhook(broken) as server:
+        for _ in range(2):
+            status, answer = await server.post(json.dumps(make_review(make_pod())))
+
+            assert status == 200
+            assert answer["response"]["status"]["message"] == (
+                "the injector has failed; its log says where"
+            )
+
+
 async def test_reviews_are_counted() -> None:
     metrics = make_metrics()
     async with webhook(metrics=metrics) as server:
@@ -166,7 +179,7 @@ async def test_reviews_are_counted() -> None:
     lines = page.splitlines()
     assert status == 200
     assert "sidecar_injection_requests_total 4" in lines
-    assert "sidecar_injection_success_total 2" in lines
+    assert "sidecar_injection_success_total 3" in lines
     assert "sidecar_injection_skip_total 1" in lines
     assert "sidecar_injection_failure_total 2" in lines
     assert "sidecar_injection_time_seconds_count 4" in lines

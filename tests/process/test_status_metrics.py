@@ -1,92 +1,38 @@
 """The merged metrics page, from real servers that fail in every way."""
 
-import asyncio
 import gzip
 import logging
-import zlib
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from aiohttp import web
-from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.http.client import stream
-from agent.http.message import Headers, Response
-from agent.status.merge.admission import PER_PEER
+from agent.http.message import Headers
 from agent.status.scrape import Target
 from agent.status.settings import ScrapeSettings
-from tests.fakes.status import Agent, Status, status_server
-from tests.fakes.web import Answer, Pages, web_server
+from tests.fakes.scraped import (
+    APPLICATION,
+    ENVOY,
+    OM1,
+    TEXT,
+    TIMEOUT,
+    break_off,
+    failures,
+    hang,
+    merged,
+    merging,
+    page,
+)
+from tests.fakes.status import Agent, status_server
+from tests.fakes.web import Answer, Pages, server_context, web_server
 
-ENVOY = "# TYPE envoy_up gauge\nenvoy_up 1\n"
-APPLICATION = "# TYPE app_up gauge\napp_up 1\n"
-OM1 = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-OM0 = "application/openmetrics-text; version=0.0.1; charset=utf-8"
-TEXT = "text/plain; version=0.0.4; charset=utf-8"
 PROMETHEUS = (
     "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,"
     "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
 )
-TIMEOUT = "X-Prometheus-Scrape-Timeout-Seconds"
-
-
-def page(text: str, content_type: str = TEXT) -> web.Response:
-    return web.Response(body=text.encode(), headers={"Content-Type": content_type})
-
-
-async def hang(_: web.BaseRequest) -> web.StreamResponse:
-    await asyncio.Event().wait()
-    raise AssertionError("waits for ever")
-
-
-async def break_off(request: web.BaseRequest) -> web.StreamResponse:
-    """Send a line and a half, then reset the connection."""
-    response = web.StreamResponse(headers={"Content-Type": OM1})
-    await response.prepare(request)
-    await response.write(b"whole 1\nhalf_of_a_li")
-    assert request.transport is not None
-    request.transport.abort()
-    return response
-
-
-@asynccontextmanager
-async def merging(
-    envoy: web.Response | Answer | None, *applications: web.Response | Answer
-) -> AsyncIterator[tuple[Status, Pages, list[Pages]]]:
-    """A status server over Envoy's page and those of applications; None is a closed port."""
-    async with AsyncExitStack() as stack:
-        envoy_pages = Pages({"/stats/prometheus": envoy} if envoy else {})
-        envoy_port = await stack.enter_async_context(web_server(envoy_pages)) if envoy else 1
-        pages = [Pages({"/metrics": application}) for application in applications]
-        ports = [await stack.enter_async_context(web_server(each)) for each in pages]
-        targets = tuple(Target(port, "/metrics") for port in ports)
-        settings = ScrapeSettings(envoy_port=envoy_port, targets=targets)
-        status = await stack.enter_async_context(status_server(scrape=settings))
-        yield status, envoy_pages, pages
-
-
-async def merged(
-    envoy: web.Response | Answer | None,
-    *applications: web.Response | Answer,
-    headers: Headers = (),
-) -> tuple[Response, str]:
-    """Return the answer, and its text without the agent's own part."""
-    async with merging(envoy, *applications) as (status, _, _):
-        response = await status.ask("/metrics", headers=headers)
-    assert response.status == 200
-    text = response.body.decode()
-    assert "# TYPE istio_agent_scrapes_total counter\n" in text
-    return response, text.rpartition("istio_agent_scrapes_total 1\n")[2]
-
-
-def failures(response: Response) -> list[str]:
-    return sorted(
-        line.removeprefix("istio_agent_scrape_failures_total")
-        for line in response.body.decode().splitlines()
-        if line.startswith("istio_agent_scrape_failures_total{")
-    )
 
 
 async def test_agent_envoy_and_application_follow_in_this_order() -> None:
@@ -160,26 +106,6 @@ async def test_parts_that_do_not_end_their_line_do_not_run_together() -> None:
     assert text == ENVOY + "a 1\r\nb 2\n"
 
 
-@pytest.mark.parametrize(
-    ("content_type", "body", "label", "end"),
-    [
-        (OM1, "app_up 1\n# EOF\n", OM1, "app_up 1\n# EOF\n"),
-        ("application/openmetrics-text", "app_up 1\n# EOF\r\n\r\n", OM0, "app_up 1\n# EOF\n"),
-        ("application/openmetrics-text; version=2.0.0", "app_up 1\n# EOF\n", TEXT, "app_up 1\n"),
-        ("text/plain", "app_up 1\n# EOF\n", TEXT, "app_up 1\n"),
-        ("", "app_up 1\n", TEXT, "app_up 1\n"),
-    ],
-)
-async def test_the_label_is_the_applications_and_the_terminator_fits_it(
-    content_type: str, body: str, label: str, end: str
-) -> None:
-    """A terminator in what is labelled text would be an error (D17)."""
-    response, text = await merged(page(ENVOY), page(body, content_type))
-
-    assert response.header("content-type") == label
-    assert text == ENVOY + end
-
-
 async def test_each_source_is_asked_for_what_can_be_merged() -> None:
     """cases.md M3, M4."""
     async with merging(page(ENVOY), page(APPLICATION)) as (status, envoy, applications):
@@ -232,21 +158,6 @@ async def test_a_source_that_is_not_the_gzip_it_says_fails_alone() -> None:
     assert failures(later) == ['{type="application"} 1']
 
 
-@pytest.mark.parametrize("seconds", ["0", "-1", "nan"])
-async def test_a_time_limit_that_is_not_positive_fails_at_once(seconds: str) -> None:
-    response, text = await merged(page(ENVOY), page(APPLICATION), headers=((TIMEOUT, seconds),))
-
-    assert text == ""
-    assert failures(response) == ['{type="application"} 1', '{type="envoy"} 1']
-
-
-@pytest.mark.parametrize("seconds", ["soon", "inf", "1e3"])
-async def test_a_time_limit_that_says_nothing_is_none(seconds: str) -> None:
-    _, text = await merged(page(ENVOY), page(APPLICATION), headers=((TIMEOUT, seconds),))
-
-    assert text == ENVOY + APPLICATION
-
-
 async def test_a_redirect_on_the_same_host_is_followed() -> None:
     async def redirect(request: web.BaseRequest) -> web.StreamResponse:
         if request.query_string:
@@ -273,133 +184,6 @@ async def test_a_path_without_slash_is_a_failed_scrape(caplog: pytest.LogCapture
     assert "\nforged line" not in caplog.text
 
 
-# Several targets
-
-
-async def test_targets_follow_in_their_order_with_one_terminator() -> None:
-    """cases.md M8."""
-
-    async def slow(_: web.BaseRequest) -> web.StreamResponse:
-        await asyncio.sleep(0)
-        return page("# TYPE a gauge\na 1\n# EOF\n", OM1)
-
-    b = page("# TYPE b gauge\nb 1\n# EOF\r\n", OM1)
-    c = page("# TYPE c gauge\nc 1", OM1)
-    response, text = await merged(page(""), slow, b, c)
-
-    parts = "# TYPE a gauge\na 1\n# TYPE b gauge\nb 1\n# TYPE c gauge\nc 1\n# EOF\n"
-    assert text == parts
-    assert response.header("content-type") == OM1
-    families = openmetrics.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]  # has no types
-    assert [family.name for family in families] == ["a", "b", "c"]
-
-
-async def test_two_text_targets_have_no_terminator() -> None:
-    response, text = await merged(page(ENVOY), page("a 1\n"), page("b 1\n"))
-
-    assert text == ENVOY + "a 1\nb 1\n"
-    assert response.header("content-type") == TEXT
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "label", "end"),
-    [
-        (page("a 1\n"), page("b 1\n# EOF\n", OM1), TEXT, "a 1\nb 1\n"),
-        (page("a 1\n# EOF\n", OM0), page("b 1\n# EOF\n", OM1), TEXT, "a 1\nb 1\n"),
-        (web.Response(status=500), page("b 1\n# EOF\n", OM1), OM1, "b 1\n# EOF\n"),
-        (page("", OM1), page("b 1\n# EOF\n", OM1), OM1, "b 1\n# EOF\n"),
-        (page("", TEXT), page("b 1\n# EOF\n", OM1), TEXT, "b 1\n"),
-    ],
-)
-async def test_the_format_is_common_to_the_targets_that_answered(
-    first: web.Response, second: web.Response, label: str, end: str
-) -> None:
-    response, text = await merged(page(""), first, second)
-
-    assert response.header("content-type") == label
-    assert text == end
-    assert len(failures(response)) == (first.status != 200)
-
-
-CAP = 10 * 1024 * 1024
-
-
-@pytest.mark.parametrize(("size", "is_kept"), [(CAP, True), (CAP + 1, False)])
-async def test_a_page_over_the_cap_is_dropped_and_the_rest_served(
-    size: int,
-    is_kept: bool,  # noqa: FBT001 -- a column
-) -> None:
-    """cases.md M2."""
-    response, text = await merged(page(ENVOY), page("x" * (size - 1) + "\n"), page("b 1\n"))
-
-    assert ("x" * (size - 1) in text) is is_kept
-    assert text.endswith("b 1\n")
-    assert len(failures(response)) == (not is_kept)
-
-
-# Streaming
-
-
-async def test_a_page_is_fetched_no_faster_than_it_is_read() -> None:
-    """cases.md M1: what is under way is bounded by buffers, whatever the page measures."""
-    written = 0
-    stopped = asyncio.Event()
-
-    async def endless(request: web.BaseRequest) -> web.StreamResponse:
-        nonlocal written
-        response = web.StreamResponse(headers={"Content-Type": TEXT})
-        await response.prepare(request)
-        try:
-            while True:
-                await response.write(b"series 1\n" * 8192)
-                written += 9 * 8192
-        finally:
-            stopped.set()
-
-    async with (
-        merging(endless) as (status, _, _),
-        stream("GET", "127.0.0.1", status.port, "/metrics", timeout_seconds=60) as incoming,
-    ):
-        await anext(incoming)
-        before = -1
-        while written != before:  # until everything between is full
-            before = written
-            for _ in range(100):
-                await asyncio.sleep(0)
-        assert written < 40 << 20
-    await stopped.wait()
-
-
-async def test_a_caller_that_leaves_counts_and_ends_the_scrape() -> None:
-    stopped = asyncio.Event()
-
-    async def endless(request: web.BaseRequest) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": TEXT})
-        await response.prepare(request)
-        try:
-            while True:
-                await response.write(b"series 1\n" * 8192)
-        finally:
-            stopped.set()
-
-    async with merging(endless) as (status, _, _):
-        async with stream("GET", "127.0.0.1", status.port, "/metrics", timeout_seconds=60) as body:
-            await anext(body)
-        await stopped.wait()
-        text = status.agent.metrics.render()
-
-    assert 'istio_agent_scrape_failures_total{type="envoy"} 1\n' in text
-
-
-async def test_a_large_page_is_streamed_compressed() -> None:
-    body = "".join(f'series{{number="{number}"}} {number}\n' for number in range(50_000))
-    async with merging(page(body)) as (status, _, _):
-        response = await status.ask("/metrics", headers=(("Accept-Encoding", "gzip"),))
-
-    assert response.header("content-encoding") == "gzip"
-    assert zlib.decompress(response.body, 31).decode().endswith(body)
-
-
 async def test_own_metrics_that_fail_leave_the_others(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "agent.status.merge.client")
     agent = Agent()
@@ -416,51 +200,6 @@ async def test_own_metrics_that_fail_leave_the_others(caplog: pytest.LogCaptureF
     assert response.body.decode() == APPLICATION
 
 
-class Gate:
-    """A page that comes once it may."""
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Semaphore(0)
-        self.open = asyncio.Event()
-
-    async def __call__(self, _: web.BaseRequest) -> web.StreamResponse:
-        self.asked.release()
-        await self.open.wait()
-        return page(ENVOY)
-
-
-async def test_one_caller_has_few_scrapes_at_once_and_keeps_no_other_one_out() -> None:
-    """Each holds connections and buffers for as long as its caller takes."""
-    gate = Gate()
-    async with merging(gate) as (status, _, _), asyncio.TaskGroup() as tasks:
-        first = [tasks.create_task(status.ask("/metrics")) for _ in range(PER_PEER)]
-        for _ in first:
-            await gate.asked.acquire()
-        refused = await status.ask("/metrics")
-        other = tasks.create_task(status.ask("/metrics", source="127.0.0.2"))
-        await gate.asked.acquire()
-        gate.open.set()
-        answers = [await task for task in (*first, other)]
-        again = await status.ask("/metrics")
-
-    assert (refused.status, refused.header("retry-after")) == (503, "1")
-    assert [answer.status for answer in (*answers, again)] == [200] * (PER_PEER + 2)
-
-
-async def test_a_caller_that_leaves_gives_back_its_place() -> None:
-    gate = Gate()
-    async with merging(gate) as (status, _, _):
-        leaving = [asyncio.create_task(status.ask("/metrics")) for _ in range(PER_PEER)]
-        for task in leaving:
-            await gate.asked.acquire()
-            task.cancel()
-        await asyncio.wait(leaving)
-        gate.open.set()
-        async with asyncio.timeout(10):
-            while (await status.ask("/metrics")).status != 200:
-                pass
-
-
 @pytest.mark.parametrize("headers", [(), ((TIMEOUT, "soon"),)], ids=["", "with a bad time limit"])
 async def test_many_scrapes_that_fail_are_a_few_lines(
     headers: Headers, caplog: pytest.LogCaptureFixture
@@ -472,3 +211,72 @@ async def test_many_scrapes_that_fail_are_a_few_lines(
 
     assert len(caplog.messages) == 2 + len(headers)
     assert 'type="application"} 21' in failed.body.decode()
+
+
+async def test_a_page_may_be_over_https_whoever_has_signed_it(tmp_path: Path) -> None:
+    """cases.md M11."""
+    async with merging(
+        page(ENVOY), page(APPLICATION), tls=server_context(tmp_path, "http/1.1")
+    ) as (status, _, applications):
+        response = await status.ask("/metrics")
+
+    assert response.body.decode().endswith(ENVOY + APPLICATION)
+    assert failures(response) == []
+    assert applications[0].requests[0].version == (1, 1)
+
+
+async def test_a_redirect_may_lead_to_https(tmp_path: Path) -> None:
+    there = Pages({"/metrics": page(APPLICATION)})
+    async with web_server(there, tls=server_context(tmp_path)) as port:
+        location = {"Location": f"https://localhost:{port}/metrics"}
+        response, text = await merged(page(ENVOY), web.Response(status=301, headers=location))
+
+    assert text == ENVOY + APPLICATION
+    assert failures(response) == []
+
+
+async def test_https_of_a_server_without_is_a_failed_scrape() -> None:
+    async with web_server(Pages({"/metrics": page(APPLICATION)})) as port:
+        settings = ScrapeSettings(envoy_port=None, targets=(Target(port, "/metrics", is_tls=True),))
+        async with status_server(scrape=settings) as status:
+            response = await status.ask("/metrics")
+
+    assert failures(response) == ['{type="application"} 1']
+
+
+def test_a_scrape_imports_what_it_needs() -> None:
+    code = """
+from agent.process import import_frameworks
+import_frameworks()
+import asyncio, sys
+from agent.http.client import fetch
+from agent.http.message import Reply
+from agent.http.server import listening
+from agent.metrics import Metrics
+from agent.status.run import Hooks, serving
+from agent.status.scrape import Target
+from agent.status.settings import ScrapeSettings, StatusSettings
+
+async def page(_):
+    return Reply(200, b"a 1\\n" * 1000, (("Content-Type", "text/plain"),))
+
+async def main():
+    nothing = lambda: None
+    hooks = Hooks(terminating=nothing, checks={}, details={}, drain=nothing, quit=nothing)
+    async with listening(page, port=0, name="page") as port:
+        scrape = ScrapeSettings(envoy_port=port, targets=(Target(port, "/metrics"),))
+        settings = StatusSettings(0, "127.0.0.1", 1, False, scrape=scrape)
+        async with serving(settings, hooks, Metrics()) as status:
+            headers = (("Accept-Encoding", "gzip"),)
+            answer = await fetch(
+                "GET", "127.0.0.1", status, "/metrics", headers=headers, timeout_seconds=9
+            )
+            assert answer.status == 200, answer
+
+asyncio.run(main())
+names = ("ssl", "h2", "zstandard", "agent.status.merge.strict", "agent.status.merge.modern")
+print([name for name in names if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout == "[]\n"

@@ -42,6 +42,13 @@ def test_what_is_always_there_is_written() -> None:
     assert problems == []
 
 
+def test_nothing_is_an_object_with_what_is_always_there() -> None:
+    problems: list[str] = []
+
+    assert normal(None, TEMPLATE, "", problems) == {"metadata": {}, "spec": {"containers": []}}
+    assert problems == []
+
+
 def test_zeros_that_mean_unset_are_left_out() -> None:
     container = {
         "name": "a",

@@ -146,6 +146,7 @@ def test_directives_name_what_stays_and_what_goes() -> None:
     assert merge(
         metadata, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}}, TEMPLATE
     ) == {"metadata": {"finalizers": ["b"]}}
+    assert merge({}, {"$deleteFromPrimitiveList/finalizers": ["a"]}, TEMPLATE) == {}
     assert spec(volumes, {"$setElementOrder/volumes": [{"name": "v"}]}) == volumes
 
 

@@ -125,13 +125,21 @@ def test_annotations_are_checked_together() -> None:
         annotations={
             "sidecar.istio.io/interceptionMode": "x",
             "status.sidecar.istio.io/port": "y",
+            "proxy.istio.io/config": "{concurrency: z, drainDuration: 1}",
         }
     )
 
     with pytest.raises(InjectionError) as caught:
         inject_pod(pod)
 
-    assert len(caught.value.problems) == 2
+    assert len(caught.value.problems) == 4
+
+
+def test_what_the_values_add_is_checked_too() -> None:
+    values = {"global": {"proxy": {"lifecycle": {"preStop": 5}}}}
+
+    with pytest.raises(InjectionError, match=r"initContainers\[1\].lifecycle.preStop=5: expected"):
+        inject_pod(make_pod(), values=values)
 
 
 @pytest.mark.parametrize(

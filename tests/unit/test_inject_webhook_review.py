@@ -177,6 +177,21 @@ def test_a_pod_that_cannot_be_injected_is_refused_with_every_reason() -> None:
     assert len(found.notes) == 2
 
 
+def test_depth_is_refused() -> None:
+    deep: object = []
+    for _ in range(400):
+        deep = [deep]
+    claim = {"name": "c", "source": deep}
+
+    found = ask(make_pod(resourceClaims=[claim]))
+    nested = review(make_pod(resourceClaims=[{"name": "c", "source": 1}])).replace(
+        b'"source": 1', b'"source": ' + b"[" * 900 + b"]" * 900
+    )
+
+    assert found.document["response"]["allowed"]
+    assert answer(nested, {}, CONTEXT).document["response"]["uid"] in ("", "u-1")
+
+
 def test_reasons_have_a_limit() -> None:
     containers = [{"name": n} for n in range(50)]
 

@@ -72,6 +72,7 @@ def test_aliases_are_written_out() -> None:
         ("a: &x [*x]", "the document in line 10: expected at most 500000 values"),
         ("a: !!int x", "the document in line 10: expected YAML: ValueError"),
         ("[" * 5000, "line 10, column 1001: exceeded maximum nesting depth"),
+        ("a: \0", "the document in line 10: expected YAML: "),
         ("{a: 1, [b]: 2}", "line 10, column 8: found unhashable key"),
     ],
 )
@@ -80,6 +81,16 @@ def test_trouble_is_named_with_its_line_in_the_file(text: str, problem: str) -> 
         parse(Text(text, 9))
 
     assert str(caught.value).startswith(problem)
+
+
+@pytest.mark.parametrize("depth", [200, 400, 900])
+def test_depth_is_read_or_refused(depth: int) -> None:
+    try:
+        found = data("[" * depth + "]" * depth)
+    except ValueError as error:
+        assert "the document in line 1" in str(error)  # noqa: PT017 - either will do
+    else:
+        assert isinstance(found, list)
 
 
 def test_aliases_do_not_explode() -> None:

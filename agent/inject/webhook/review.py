@@ -69,6 +69,11 @@ class Answer(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+def failure(reason: str) -> Answer:
+    """Return the answer to a review that could not be answered."""
+    return Answer({"response": _refusal("", [reason])}, "failed", (reason,))
+
+
 class ReviewError(Exception):
     """The review itself cannot be used; its text says what was expected."""
 
@@ -84,7 +89,7 @@ def answer(body: bytes, environment: Mapping[str, str], context: Context) -> Ans
     try:
         review = _parse(body)
     except ReviewError as error:
-        return Answer({"response": _refusal("", [str(error)])}, "failed", (str(error),))
+        return failure(str(error))
     uid = ""
     try:
         request = _request(review)
@@ -94,6 +99,9 @@ def answer(body: bytes, environment: Mapping[str, str], context: Context) -> Ans
         response, outcome, notes = _refusal(uid, [str(error)]), "failed", [str(error)]
     except InjectionError as error:
         response, outcome, notes = _refusal(uid, error.problems), "failed", error.problems
+    except RecursionError:
+        reason = "request.object: nested too deeply"
+        response, outcome, notes = _refusal(uid, [reason]), "failed", [reason]
     envelope = {name: review[name] for name in ("apiVersion", "kind")}
     return Answer({**envelope, "response": response}, outcome, tuple(notes))
 

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from aiohttp import web
 
 from agent.errors import SystemRefusedError
-from agent.inject.webhook.review import Answer, Context, answer, url_environment
+from agent.inject.webhook.review import Answer, Context, answer, failure, url_environment
 from agent.metrics import PREFIX, Family, Metrics
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,8 @@ FINISH_SECONDS: Final = 10.0
 LARGE_BYTES: Final = 64 << 10
 #: Large reviews that are in memory at a time.
 MOST_LARGE: Final = 16
+#: Of one review, in the log.
+LONGEST_NOTE: Final = 1000
 JSON_TYPE: Final = "application/json"
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 FAMILIES: Final[Mapping[str, Family]] = {
@@ -135,21 +137,23 @@ class _Injector:
 
     async def _answer(self, body: bytes, environment: Mapping[str, str]) -> Answer:
         context = self._service.context
-        if len(body) <= LARGE_BYTES:
-            return answer(body, environment, context)
-        return await asyncio.to_thread(answer, body, environment, context)
+        try:
+            if len(body) <= LARGE_BYTES:
+                return answer(body, environment, context)
+            return await asyncio.to_thread(answer, body, environment, context)
+        except Exception:
+            log.exception("a bug of the injector bytes=%d", len(body))
+            return failure("the injector has failed; its log says where")
 
     def _note(self, found: Answer) -> None:
+        self._metrics.count("sidecar_injection_success_total")
         match found.outcome:
             case "failed":
                 self._metrics.count("sidecar_injection_failure_total")
-                log.warning("refused reason=%r", "; ".join(found.notes)[:1000])
-                return
             case "skipped":
                 self._metrics.count("sidecar_injection_skip_total")
-        self._metrics.count("sidecar_injection_success_total")
-        for note in found.notes:
-            log.warning("injected note=%r", note)
+        if found.notes:
+            log.warning("%s note=%r", found.outcome, "; ".join(found.notes)[:LONGEST_NOTE])
 
     def _refuse(self, status: int, reason: str) -> web.Response:
         self._metrics.count("sidecar_injection_failure_total")
