@@ -117,7 +117,7 @@ def write_output(settings: OutputSettings, pair: KeyPair, roots: bytes) -> list[
     Raises:
         OSError: the directory is missing, full or not writable; nothing has changed.
     """
-    wanted = {places.KEY: bytes(pair.key), places.CHAIN: pair.chain, places.ROOT: roots}
+    wanted = {places.KEY: pair.key, places.CHAIN: pair.chain, places.ROOT: roots}
     changed = [name for name, content in wanted.items() if _differs(settings, name, content)]
     try:
         for name in changed:

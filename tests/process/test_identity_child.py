@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import traceback
 
 import pytest
 from cryptography import x509
@@ -12,6 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from agent.errors import SecretError
 from agent.identity.keys import KeySettings, read_words, write_words
 from agent.identity.process import read_output, spawn, spawn_early
+from agent.identity.secret import PrivateKey
 from tests.fakes.limits import descriptors_left
 
 SPIFFE_ID = "spiffe://cluster.local/ns/default/sa/hello"
@@ -89,17 +91,18 @@ async def test_who_stops_waiting_ends_the_child() -> None:
         (b"", "no output"),
         (b"Traceback\n  line\nImportError: no such module\n", "ImportError: no such module"),
         (b"-----BEGIN EC PRIVATE KEY-----\nhush\n", "no output"),
-        (
-            b"-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n",
-            "cannot read",
-        ),
+        (b"-----BEGIN EC PRIVATE KEY-----\nhush\n" + BENT, "cannot read"),
+        (b"-----BEGIN EC PRIVATE KEY-----\nhush\n" + BENT[:-20], "no output"),
+        (BENT, "cannot read"),
     ],
 )
 def test_an_incomplete_output_never_shows_a_key(output: bytes, said: str) -> None:
     with pytest.raises(SecretError, match=said) as caught:
-        read_output(output)
+        read_output(PrivateKey(output))
 
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(caught.tb)]
     assert "hush" not in str(caught.value)
+    assert "hush" not in repr(frames[1:])  # the first is this one
 
 
 @pytest.mark.parametrize(

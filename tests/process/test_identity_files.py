@@ -238,8 +238,10 @@ def test_what_has_not_changed_is_not_written(tmp_path: Path) -> None:
 def test_what_cannot_be_written_leaves_what_is_there(tmp_path: Path) -> None:
     settings = OutputSettings(str(tmp_path / "out"))
     pair = KeyPair(PAIR.certificate, PrivateKey(PAIR.key))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as caught:
         write_output(settings, pair, b"root")
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(caught.tb)]
+    assert PAIR.key[60:120].decode() not in repr(frames)
     (tmp_path / "out" / ".root-cert.pem.new").mkdir(parents=True)
 
     with pytest.raises(OSError, match="Is a directory"):

@@ -20,6 +20,7 @@ from agent.identity.authority import (
 from agent.identity.csr import make_csr
 from agent.identity.keys import KeySettings
 from agent.identity.process import read_output
+from agent.identity.secret import PrivateKey
 from agent.identity.settings import AuthoritySettings
 from tests.fakes.ca import REQUEST, RESPONSE, Root
 
@@ -28,7 +29,8 @@ OTHER: Final = Root("other")
 SPIFFE_ID: Final = "spiffe://cluster.local/ns/default/sa/hello"
 NAMES: Final = (x509.UniformResourceIdentifier(SPIFFE_ID),)
 PLAIN: Final = AuthoritySettings(())
-CSR: Final = read_output(b"".join(make_csr(KeySettings(SPIFFE_ID, elliptic=True))))
+ELLIPTIC: Final = KeySettings(SPIFFE_ID, elliptic=True)
+CSR: Final = read_output(PrivateKey(b"".join(make_csr(ELLIPTIC))))
 
 
 def sign(csr: Csr = CSR, **how: float) -> str:
@@ -78,7 +80,7 @@ def test_a_good_answer_is_taken() -> None:
         ((sign(),), "invalid empty CertChain"),
         (("nonsense", ROOT.pem), "cannot be read"),
         ((ROOT.pem, sign()), "wrong key, or a chain that does not begin with the leaf"),
-        ((sign(read_output(b"".join(make_csr(KeySettings(SPIFFE_ID, elliptic=True))))), ROOT.pem),
+        ((sign(read_output(PrivateKey(b"".join(make_csr(ELLIPTIC))))), ROOT.pem),
          "not for the key it was asked for"),
         ((sign(seconds=-5), ROOT.pem), "issued a certificate that expired"),
         ((sign(), "nonsense"), "no root certificate"),
