@@ -9,8 +9,8 @@ Source: xds-identity-dns.md sections 2.2 to 2.4 and 2.12, deviation D-1.
 import asyncio
 import logging
 import os.path
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
 import grpc
 
@@ -24,10 +24,14 @@ from agent.xds.settings import KeepaliveSettings, UpstreamSettings
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 SERVICE: Final = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 #: What read() returns at the end of a stream.
 EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lack it
 CONNECT_MILLISECONDS: Final = 5000
+#: grpc's details where a write has failed: they do not say why the stream has ended.
+FAILED_WRITE: Final = "Internal error from Core"
 WINDOW_BYTES: Final = 1_048_576
 READ_BYTES: Final = 262_144
 READY: Final = grpc.ChannelConnectivity.READY
@@ -39,8 +43,10 @@ class Upstream:
 
     def __init__(self, channel: grpc.aio.Channel, kind: Kind, metadata: grpc.aio.Metadata) -> None:
         self._channel = channel
+        self._ended: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
         method = channel.stream_stream(f"/{SERVICE}/{kind.value}", None, None)
         self._call = method(None, metadata=metadata)
+        self._call.add_done_callback(self._learn)
 
     async def read(self) -> bytes | None:
         """Return the next response, as bytes; none when the stream has ended."""
@@ -66,8 +72,16 @@ class Upstream:
 
     async def status(self) -> tuple[int, str]:
         """Return gRPC code and details once the stream has ended."""
-        code = await self._call.code()
-        return code.value[0], await self._call.details() or ""
+        return await self._ended
+
+    def _learn(self, _: object) -> None:
+        """Take note of the status; called again where grpc puts another one in its place.
+
+        A write that fails does so (grpcio 1.85), before or after the control plane's own arrives.
+        """
+        code, details = _at_once(self._call.code()), _at_once(self._call.details())
+        if details != FAILED_WRITE and not self._ended.done():
+            self._ended.set_result((code.value[0], details or ""))
 
     async def close(self) -> None:
         """Cancel the stream if need be, and close its connection."""
@@ -234,6 +248,16 @@ class ControlPlane:
         if token:
             metadata.add("authorization", f"Bearer {token}")
         return metadata
+
+
+def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that has nothing to wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("a stream that has ended has a status")
 
 
 async def _connects(channel: grpc.aio.Channel) -> bool:
