@@ -1,7 +1,7 @@
 """Metrics of several sources as one text: formats, terminators and line ends.
 
-Nothing is parsed. Each part keeps to whole lines, so that a source that fails in the middle, or
-does not end its last line, spoils nothing of the next one (cases.md M5, M7).
+Each part keeps to whole lines, so that a source that fails in the middle, or does not end its last
+line, spoils nothing of the next one (cases.md M5, M7).
 
 Source: status-lifecycle.md sections 4.4 to 4.7.
 """
@@ -118,13 +118,23 @@ def response_format(content_type: str) -> Format:
 
     Source: status-lifecycle.md section 4.7.
     """
-    try:
-        kind, parameters = parse_media_type(content_type)
-    except ValueError:
-        return TEXT_FORMAT
+    kind, parameters = _media_type(content_type)
     if kind != OPENMETRICS:
         return TEXT_FORMAT
     return FORMATS.get(dict(parameters).get("version", "0.0.1"), TEXT_FORMAT)
+
+
+def is_openmetrics(content_type: str) -> bool:
+    """Return whether a page is written so, in whatever version."""
+    return _media_type(content_type)[0] == OPENMETRICS
+
+
+def _media_type(content_type: str) -> MediaType:
+    """Return type and parameters, nothing where they cannot be read."""
+    try:
+        return parse_media_type(content_type)
+    except ValueError:
+        return "", ()
 
 
 def common_format(formats: Iterable[Format]) -> Format:

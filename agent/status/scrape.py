@@ -1,11 +1,14 @@
 """What of the application is scraped: ISTIO_PROMETHEUS_ANNOTATIONS.
 
+The key `scheme` is our own: the reference passes over it, and scrapes HTTP alone.
+
 Source: status-lifecycle.md section 4.1.
 """
 
 import json
 import re
-from typing import Final, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
 
 from agent.status.decode import as_list, as_object, get_text, get_value
 
@@ -29,6 +32,7 @@ class Target(NamedTuple):
 
     port: int
     path: str
+    is_tls: bool = False
 
 
 class ScrapePlan(NamedTuple):
@@ -42,15 +46,17 @@ class _Annotations(NamedTuple):
     scrape: str
     path: str
     port: str
-    targets: tuple[tuple[str, str], ...]  #: port and path
+    is_tls: bool
+    targets: tuple[tuple[str, str, bool], ...]  #: port, path and whether over TLS
 
 
-def parse_annotations(text: str, status_port: int) -> ScrapePlan:
+def parse_annotations(text: str, status_port: int, https_ports: Collection[int] = ()) -> ScrapePlan:
     """Return what to scrape.
 
     Args:
         text: the variable, which is set; being empty is an error.
         status_port: our own, which must not be scraped.
+        https_ports: where HTTPS is spoken, whatever the variable says.
     """
     try:
         found = _decode(text)
@@ -59,21 +65,29 @@ def parse_annotations(text: str, status_port: int) -> ScrapePlan:
     if found.scrape == "false":
         return ScrapePlan()
     try:
-        return ScrapePlan(_targets(found, status_port))
+        targets = _targets(found, status_port)
     except ValueError as error:
         return ScrapePlan(error=INVALID + str(error))
+    return ScrapePlan(
+        tuple(each._replace(is_tls=each.is_tls or each.port in https_ports) for each in targets)
+    )
 
 
 def _targets(found: _Annotations, status_port: int) -> tuple[Target, ...]:
-    declared = found.targets or ((found.port or "80", found.path or "/metrics"),)
+    declared = found.targets or ((found.port or "80", found.path, False),)
     targets = tuple(
-        Target(_checked_port(port, status_port), path or "/metrics") for port, path in declared
+        Target(
+            _checked_port(port, status_port),
+            path or "/metrics",
+            is_tls=is_tls or found.is_tls,
+        )
+        for port, path, is_tls in declared
     )
     if len(targets) > 1:
         return targets
     # The older keys win over the only target, as they always did.
     port = _checked_port(found.port, status_port) if found.port else targets[0].port
-    return (Target(port, found.path or targets[0].path),)
+    return (targets[0]._replace(port=port, path=found.path or targets[0].path),)
 
 
 def _checked_port(text: str, status_port: int) -> int:
@@ -98,5 +112,14 @@ def _decode(text: str) -> _Annotations:
         get_text(values, "scrape"),
         get_text(values, "path"),
         get_text(values, "port"),
-        tuple((get_text(entry, "port"), get_text(entry, "path")) for entry in entries),
+        _is_https(values),
+        tuple(
+            (get_text(entry, "port"), get_text(entry, "path"), _is_https(entry))
+            for entry in entries
+        ),
     )
+
+
+def _is_https(values: Mapping[str, Any]) -> bool:
+    """Return whether HTTPS is asked for; anything else is HTTP, as it is of probes."""
+    return str(get_value(values, "scheme")).lower() == "https"

@@ -24,7 +24,7 @@ from agent.status.settings import StatusSettings
 
 if TYPE_CHECKING:
     from agent.status.client import Prober
-    from agent.status.merge.client import Scraper
+    from agent.status.merge.run import Scraper
 
 log = logging.getLogger(__name__)
 
@@ -233,7 +233,7 @@ class StatusServer:
 
     async def _scrape(self, request: Request) -> Reply:
         if self._scraper is None:
-            from agent.status.merge.client import Scraper  # noqa: PLC0415 -- by the first scrape
+            from agent.status.merge.run import Scraper  # noqa: PLC0415 -- by the first scrape
 
             self._scraper = Scraper(self._settings.scrape, self._metrics)
         return await self._scraper.scrape(request)

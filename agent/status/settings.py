@@ -39,6 +39,8 @@ class ScrapeSettings(NamedTuple):
     targets: tuple[Target, ...] = ()
     #: Refuse all but this pod. METRICS_LOCALHOST_ACCESS_ONLY.
     localhost_only: bool = False
+    #: Leave out what a strict reader would refuse the whole page for. AGENT_METRICS_STRICT.
+    strict: bool = False
 
 
 class ReadinessSettings(NamedTuple):
@@ -146,6 +148,10 @@ def _parse_limit(text: str) -> float:
     return seconds
 
 
+def _parse_ports(text: str) -> frozenset[int]:
+    return frozenset(parse_port(item.strip()) for item in text.split(",") if item.strip())
+
+
 def _parse_count(text: str) -> int:
     count = parse_int(text)
     if count < 0:
@@ -178,7 +184,8 @@ def _parse_scrape(
     targets: tuple[Target, ...] = ()
     text = read.values.get("ISTIO_PROMETHEUS_ANNOTATIONS")
     if is_sidecar and text is not None:
-        plan = parse_annotations(text, port)
+        https = read.take("AGENT_METRICS_HTTPS_PORTS", _parse_ports, default=frozenset())
+        plan = parse_annotations(text, port, https)
         targets = plan.targets
         if plan.error:
             read.errors.append(plan.error)
@@ -188,4 +195,5 @@ def _parse_scrape(
         envoy_port=envoy_port if merges and envoy_enabled else None,
         targets=targets,
         localhost_only=read.take("METRICS_LOCALHOST_ACCESS_ONLY", parse_bool, default=False),
+        strict=read.take("AGENT_METRICS_STRICT", parse_bool, default=False),
     )

@@ -1,6 +1,6 @@
 """How many scrapes go on at once."""
 
-from agent.status.merge.admission import PER_PEER, TOTAL, Admission
+from agent.status.merge.admission import PER_PEER, TOTAL, Admission, Budget, Held
 
 
 def test_one_caller_leaves_room_for_others() -> None:
@@ -39,3 +39,15 @@ def test_nothing_is_kept_of_a_caller_that_was_refused_or_is_gone() -> None:
         admission.leave("a")
 
     assert [admission.enter("a") for _ in range(PER_PEER + 1)] == [True] * PER_PEER + [False]
+
+
+def test_what_is_held_is_bounded_for_all_together() -> None:
+    budget = Budget(10)
+
+    with Held(budget) as first, Held(budget) as second:
+        taken = [first.add(b"123456"), second.add(b"12345"), second.add(b"1234"), first.add(b"1")]
+        assert (bytes(first.body), bytes(second.body)) == (b"123456", b"1234")
+
+    assert taken == [True, False, True, False]
+    assert budget.left == 10
+    assert first.body == b""

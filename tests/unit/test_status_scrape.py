@@ -64,3 +64,24 @@ def test_reserved_ports_are_refused_with_their_use() -> None:
     for port, use in RESERVED_PORTS.items():
         error = parse_annotations(json.dumps({"targets": [{"port": str(port)}]}), 1).error
         assert error == (f"invalid prometheus scrape configuration: port {port} is reserved: {use}")
+
+
+@pytest.mark.parametrize(
+    ("values", "https_ports", "expected"),
+    [
+        ({"scheme": "https", "port": "1"}, (), [True]),
+        ({"Scheme": "HTTPS", "targets": [{"port": "1"}, {"port": "2"}]}, (), [True, True]),
+        ({"targets": [{"port": "1", "scheme": "https"}, {"port": "2"}]}, (), [True, False]),
+        ({"scheme": "http", "port": "1"}, (), [False]),
+        ({"scheme": 5, "targets": [{"port": "1", "scheme": None}]}, (), [False]),
+        ({"targets": [{"port": "1"}, {"port": "2"}]}, (2, 3), [False, True]),
+        ({"port": "2", "targets": [{"port": "1"}]}, (2,), [True]),
+    ],
+)
+def test_a_target_may_be_over_https(
+    values: dict[str, object], https_ports: tuple[int, ...], expected: list[bool]
+) -> None:
+    found = parse_annotations(json.dumps(values), 15020, https_ports)
+
+    assert [target.is_tls for target in found.targets] == expected
+    assert found.error is None

@@ -184,3 +184,26 @@ def test_what_readiness_cannot_be_is_a_warning(name: str, value: str, expected: 
 
     assert settings.readiness == ReadinessSettings()
     assert read.warnings == [f"{name}={value!r}: {expected}; using the default"]
+
+
+def test_pages_may_be_strict_and_over_https() -> None:
+    annotations = '{"targets": [{"port": "8443"}, {"port": "8080"}]}'
+    settings, read = parse(
+        {
+            "AGENT_METRICS_STRICT": "true",
+            "AGENT_METRICS_HTTPS_PORTS": " 8443, 9443,",
+            "ISTIO_PROMETHEUS_ANNOTATIONS": annotations,
+        }
+    )
+    plain, other = parse(
+        {"AGENT_METRICS_HTTPS_PORTS": "all", "ISTIO_PROMETHEUS_ANNOTATIONS": annotations}
+    )
+
+    assert settings.scrape == ScrapeSettings(
+        targets=(Target(8443, "/metrics", is_tls=True), Target(8080, "/metrics")), strict=True
+    )
+    assert read.warnings == []
+    assert not any(target.is_tls for target in plain.scrape.targets)
+    assert other.warnings == [
+        "AGENT_METRICS_HTTPS_PORTS='all': expected a whole number; using the default"
+    ]

@@ -1,0 +1,1 @@
+"""The merged page, piece by piece."""

@@ -1,0 +1,1 @@
+"""The merged page where nothing may stand twice, nor in the wrong place."""
