@@ -184,7 +184,8 @@ def _parse_scrape(
     targets: tuple[Target, ...] = ()
     text = read.values.get("ISTIO_PROMETHEUS_ANNOTATIONS")
     if is_sidecar and text is not None:
-        https = read.take("AGENT_METRICS_HTTPS_PORTS", _parse_ports, default=frozenset())
+        no_ports: frozenset[int] = frozenset()
+        https = read.take("AGENT_METRICS_HTTPS_PORTS", _parse_ports, default=no_ports)
         plan = parse_annotations(text, port, https)
         targets = plan.targets
         if plan.error:
