@@ -1,9 +1,10 @@
 """Does what iptables-save and iptables-restore do for the legacy tables, without a child process.
 
-Two habits of python-iptables are worked around. It opens every table to find out whether a target
-is a chain, which would make these tables. And it misreads extensions of another revision than its
-own, or ends the process over one that it cannot load: so only those that our rules use are read,
-and other rules show their target alone.
+Three habits of python-iptables are worked around. It opens every table to find out whether a target
+is a chain, which would make these tables. It misreads extensions of another revision than its own,
+or ends the process over one that it cannot load: so only those that our rules use are read, and
+other rules show their target alone. And of IPv6 interfaces it has the kernel compare the lowest bit
+of each letter: see `_compare_whole_names`.
 """
 
 # ruff: noqa: PLC0415 - python-iptables is loaded where it is used
@@ -138,6 +139,7 @@ def _entry(library: Library, spec: str) -> Any:
     rule = library.rule()
     for attribute, value in parts.attributes:
         setattr(rule, attribute, value)
+    _compare_whole_names(rule.get_ip())
     for name, parameters in parts.matches:
         match = rule.create_match(name)
         for parameter, value in parameters:
@@ -147,6 +149,15 @@ def _entry(library: Library, spec: str) -> Any:
         target.set_parameter(parameter, value)
     rule.final_check()
     return rule.rule
+
+
+def _compare_whole_names(packet: Any) -> None:
+    """Set all bits of the masks of both interfaces, as the tools do.
+
+    With python-iptables' own masks for IPv6, net1 is taken for lo, and no tool finds the rule.
+    """
+    for mask in ("iniface_mask", "outiface_mask"):
+        setattr(packet, mask, b"\xff" * len(getattr(packet, mask)))
 
 
 def _specs(library: Library, table: Any, chain: str) -> list[str]:

@@ -121,6 +121,16 @@ def test_what_the_programs_installed_is_known_and_replaced(inside: Namespace) ->
     assert any("TPROXY" in line for line in dump(inside))
 
 
+@pytest.mark.parametrize("argv", [USUAL, TPROXY])
+def test_what_it_installed_the_programs_take_away(inside: Namespace, argv: tuple[str, ...]) -> None:
+    """They compare rules bit by bit, names of interfaces with their masks."""
+    capture(inside, *argv, "--backend=libiptc")
+    legacy = "--force-iptables-binary=legacy"
+    inside.run(sys.executable, "-m", "iptables", *argv, legacy, "--cleanup-only")
+
+    assert dump(inside) == []
+
+
 def test_rules_of_others_stay_as_they_are(inside: Namespace) -> None:
     for tool in ("iptables-legacy", "ip6tables-legacy"):
         for rule in (
