@@ -119,6 +119,11 @@ class Metrics:
         counts[sum(value > bound for bound in bounds)] += 1
         self.count(name, value, **labels)
 
+    def total(self, name: str) -> float | None:
+        """Return the sum over all series of a counter, None if nothing was recorded."""
+        series = self._values.get(name)
+        return sum(series.values()) if series else None
+
     def render(self) -> str:
         """Return Prometheus text 0.0.4, families sorted by name, each with HELP and TYPE."""
         for collect in self._collectors:

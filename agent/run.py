@@ -30,6 +30,7 @@ from agent.process import build
 from agent.settings import Settings
 from agent.status import run as status
 from agent.status.settings import StatusSettings
+from agent.version import BUILD
 from agent.wasm.settings import WasmSettings
 from agent.xds import run as xds
 from agent.xds.discovery import Kind, read_response
@@ -147,6 +148,7 @@ async def _serve(
             "config": lambda: _config(settings),
             "drain": supervisor.document,
             "logging": levels.document,
+            "pod": lambda: {"node": start.node.id, "version": BUILD.tag},
         }
         checks = {"envoy": supervisor.problem}
         if settings.grpc.path:
@@ -171,7 +173,7 @@ async def _serve(
         documents["certs"] = workload.document
         if names:
             checks["dns"] = names.problem
-            documents["ndsz"] = names.document
+            documents |= {"ndsz": names.document, "dns": names.summary}
             deliver[NAME_TABLE] = names.replace
         if settings.identity.bundle_over_xds:
             deliver[PROXY_CONFIG] = workload.take_proxy_config
@@ -189,6 +191,7 @@ async def _serve(
         details["xds"] = relay.problem
         documents |= {
             "control_plane": relay.connection,
+            "passed": relay.passed,
             "syncz": relay.document,
             "syncz/watch": relay.watch,
         }

@@ -53,6 +53,13 @@ class Proxy:
         """Return the table as JSON; none if there is no table yet."""
         return None if self._names is None else await asyncio.to_thread(self._names.document)
 
+    def summary(self) -> dict[str, object]:
+        """Return, as JSON has it, how much there is to answer from; no hosts before a table."""
+        return {
+            "hosts": None if self._names is None else len(self._names),
+            "nameservers": [str(server) for server in self._conf.servers],
+        }
+
     def warm_up(self) -> None:
         """Load what the first query needs, beside everything else."""
         Thread(target=import_module, args=(MESSAGES,), daemon=True).start()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 from agent.http.client import HttpError, Incoming, dial, stream
 from agent.http.coding import decoded
 from agent.http.message import Headers, Request, first_value
+from agent.status.outcomes import Outcome, failure_reason, outcome_after
 from agent.status.pace import Pace
 from agent.status.probes import GrpcProbe, HttpProbe, Probe, TcpProbe
 from agent.status.relay import (
@@ -50,6 +51,7 @@ class Prober:
         self._settings = settings
         self._status_port = status_port
         self._reasons: dict[str, str] = {}
+        self.outcomes: dict[str, Outcome] = {}  #: by path, of those that were run
         #: An outcome may follow from what a caller sends, so it could change with each request.
         self._pace = Pace(lines=10)
 
@@ -61,10 +63,12 @@ class Prober:
             probe: what to do.
             request: what the caller sent.
         """
+        began = time.monotonic()
         try:
             result = await self._run(probe, request)
         except (HttpError, ValueError) as error:
             result = ProbeResult(500, reason=str(error))
+        self._note(path, result, time.monotonic() - began)
         if result.reason != self._reasons.get(path, "") and self._is_due(path):
             self._reasons[path] = result.reason
             if result.reason:
@@ -72,6 +76,12 @@ class Prober:
             else:
                 log.info("probe succeeded again path=%s", path)
         return result
+
+    def _note(self, path: str, result: ProbeResult, seconds: float) -> None:
+        reason = failure_reason(result.status, result.reason, result.body)
+        self.outcomes[path] = outcome_after(
+            self.outcomes.get(path), result.status, reason, at=time.time(), seconds=seconds
+        )
 
     def _is_due(self, path: str) -> bool:
         return self._pace.is_due(path, time.monotonic())

@@ -63,9 +63,22 @@ def _collect(metrics: Metrics) -> None:
 
 def seconds_since_start() -> float:
     """Return how long this process has run."""
+    return _seconds_since(parse_usage(_read("/proc/self/stat")).start_ticks)
+
+
+def own_usage() -> dict[str, float]:
+    """Return, as JSON has it, how long this process has run and what it uses."""
     usage = parse_usage(_read("/proc/self/stat"))
+    return {
+        "uptime_seconds": round(_seconds_since(usage.start_ticks), 3),
+        "cpu_seconds": usage.cpu_ticks / os.sysconf("SC_CLK_TCK"),
+        "resident_bytes": usage.resident_pages * resource.getpagesize(),
+    }
+
+
+def _seconds_since(start_ticks: int) -> float:
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
-    return now - usage.start_ticks / os.sysconf("SC_CLK_TCK")
+    return now - start_ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _read(path: str) -> str:

@@ -11,7 +11,7 @@ import re
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from agent.http.message import clean_path, decode_segments
+from agent.http.message import Request, clean_path, decode_segments
 
 
 class Endpoint(Enum):
@@ -25,6 +25,8 @@ class Endpoint(Enum):
     DOCUMENT = auto()
     LOGGING = auto()
     PROFILE = auto()
+    PAGE = auto()
+    OVERVIEW = auto()
 
 
 class Route(NamedTuple):
@@ -41,6 +43,13 @@ class Redirect(NamedTuple):
 
 
 EXACT: Final = {
+    ("",): Endpoint.PAGE,
+    ("page", "style.css"): Endpoint.PAGE,
+    ("page", "main.js"): Endpoint.PAGE,
+    ("page", "sections.js"): Endpoint.PAGE,
+    ("page", "chart.js"): Endpoint.PAGE,
+    ("page", "tree.js"): Endpoint.PAGE,
+    ("page", "words.js"): Endpoint.PAGE,
     ("healthz", "ready"): Endpoint.READY,
     ("metrics",): Endpoint.METRICS,
     ("stats", "prometheus"): Endpoint.METRICS,
@@ -52,6 +61,7 @@ EXACT: Final = {
     ("debug", "logging"): Endpoint.LOGGING,
     ("debug", "memory"): Endpoint.DOCUMENT,
     ("debug", "ndsz"): Endpoint.DOCUMENT,
+    ("debug", "overview"): Endpoint.OVERVIEW,
     ("debug", "syncz"): Endpoint.DOCUMENT,
     ("debug", "syncz", "watch"): Endpoint.DOCUMENT,
     ("debug", "tasks"): Endpoint.DOCUMENT,
@@ -100,3 +110,15 @@ def is_loopback(peer: str) -> bool:
     """
     address = peer.removeprefix("::ffff:")
     return bool(re.fullmatch(LOOPBACK, address)) and address != INBOUND_SOURCE
+
+
+def is_foreign(request: Request) -> bool:
+    """Return whether a browser sends this for another site than ours: it says so itself.
+
+    Whoever looks at the page has made our port one of their own machine, where every site that
+    they visit could ask for an end of the pod. A link to the page is no such request.
+    """
+    if request.header("sec-fetch-site") not in ("cross-site", "same-site"):
+        return False
+    is_link = request.method == "GET" and request.header("sec-fetch-dest") == "document"
+    return not is_link

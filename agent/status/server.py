@@ -17,9 +17,9 @@ from agent.metrics import Metrics
 from agent.status.envoy.client import EnvoyReadiness
 from agent.status.hooks import Hooks
 from agent.status.pace import Pace
-from agent.status.process import seconds_since_start
+from agent.status.process import own_usage, seconds_since_start
 from agent.status.readiness import Shortfall, Standing, document, standing_after
-from agent.status.routes import Endpoint, Redirect, find_route, is_loopback
+from agent.status.routes import Endpoint, Redirect, find_route, is_foreign, is_loopback
 from agent.status.settings import StatusSettings
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ SAFE_TEXT: Final[Headers] = (*TEXT, ("X-Content-Type-Options", "nosniff"))
 COMMON_HEADERS: Final[Headers] = (("Vary", "Accept-Encoding"),)
 JSON: Final[Headers] = (("Content-Type", "application/json"),)
 JSON_LINES: Final[Headers] = (("Content-Type", "application/x-ndjson"),)
-LOCALHOST_ONLY: Final = frozenset(
-    (Endpoint.QUIT, Endpoint.DRAIN, Endpoint.DOCUMENT, Endpoint.LOGGING, Endpoint.PROFILE)
-)
+PUBLIC: Final = frozenset((Endpoint.READY, Endpoint.METRICS, Endpoint.PROBE))
 #: Others are asked by any method.
 METHODS: Final = {
     Endpoint.QUIT: ("POST",),
@@ -130,6 +128,8 @@ class StatusServer:
         self._prober: Prober | None = None
         self._scraper: Scraper | None = None
         self._pace = Pace()
+        #: Requests so far, by kind.
+        self._asked = {"readiness": 0, "probes": 0, "scrapes": 0}
 
     async def handle(self, request: Request) -> Reply:
         """Return the reply to any request, in a coding that the caller accepts."""
@@ -142,8 +142,11 @@ class StatusServer:
         if isinstance(found, Redirect):
             return Reply(307, b"", (("Location", found.location),))
         endpoint = found.endpoint
-        if self._is_private(endpoint) and not is_loopback(request.peer):
-            return Reply(403, b"Only requests from localhost are allowed\n", SAFE_TEXT)
+        if self._is_private(endpoint):
+            if not is_loopback(request.peer):
+                return Reply(403, b"Only requests from localhost are allowed\n", SAFE_TEXT)
+            if is_foreign(request):
+                return Reply(403, b"Requests of other sites are not allowed\n", SAFE_TEXT)
         methods = METHODS.get(endpoint, (request.method,))
         if request.method not in methods:
             return Reply(405, b"Method Not Allowed\n", (*SAFE_TEXT, ("Allow", ", ".join(methods))))
@@ -152,7 +155,7 @@ class StatusServer:
     def _is_private(self, endpoint: Endpoint) -> bool:
         if endpoint is Endpoint.METRICS:
             return self._settings.scrape.localhost_only
-        return endpoint in LOCALHOST_ONLY
+        return endpoint not in PUBLIC
 
     async def _serve(self, endpoint: Endpoint, path: str, request: Request) -> Reply:
         match endpoint:
@@ -167,10 +170,11 @@ class StatusServer:
                 return Reply(OK, b"OK", TEXT)
             case Endpoint.QUIT:
                 return Reply(OK, b"OK", TEXT, then=self._hooks.quit)
-            case Endpoint.DOCUMENT | Endpoint.LOGGING | Endpoint.PROFILE:
+            case _:
                 return await self._debug(endpoint, path.removeprefix("/debug/"), request)
 
     async def _ready(self, request: Request) -> Reply:
+        self._asked["readiness"] += 1
         standing = await self._readiness.check()
         status = 503 if standing.shortfall else OK
         if accepts_json(request.header("accept")):
@@ -180,6 +184,7 @@ class StatusServer:
         return Reply(status, lines, SAFE_TEXT if lines else ())
 
     async def _probe(self, path: str, request: Request) -> Reply:
+        self._asked["probes"] += 1
         probe = self._settings.probes.probers.get(path)
         if probe is None:
             if self._pace.is_due("no probe", time.monotonic()):
@@ -194,6 +199,12 @@ class StatusServer:
         return Reply(result.status, result.body, TEXT if result.body else ())
 
     async def _debug(self, endpoint: Endpoint, name: str, request: Request) -> Reply:
+        if endpoint is Endpoint.PAGE:
+            from agent.status.page.server import page  # noqa: PLC0415 -- by who looks
+
+            return page(name)
+        if endpoint is Endpoint.OVERVIEW:
+            return await self._overview()
         if endpoint is Endpoint.PROFILE:
             return _profile(name.removeprefix("pprof/"))
         if endpoint is Endpoint.LOGGING and request.method == "POST":
@@ -232,11 +243,34 @@ class StatusServer:
         return Reply(OK, text.encode() + b"\n", JSON)
 
     async def _scrape(self, request: Request) -> Reply:
+        self._asked["scrapes"] += 1
         if self._scraper is None:
             from agent.status.merge.run import Scraper  # noqa: PLC0415 -- by the first scrape
 
             self._scraper = Scraper(self._settings.scrape, self._metrics)
         return await self._scraper.scrape(request)
+
+    async def _overview(self) -> Reply:
+        from agent.status.page import overview, server  # noqa: PLC0415 -- by who looks
+
+        standing = await self._readiness.check()
+        return server.document(
+            overview.Parts(
+                time=time.time(),
+                process=own_usage(),
+                readiness=self._readiness.document(standing),
+                documents=self._hooks.documents,
+                probers=self._settings.probes.probers,
+                outcomes=self._prober.outcomes if self._prober else {},
+                asked=self._asked,
+                dns_queries=self._metrics.total("dns_requests_total"),
+                envoy={
+                    "enabled": self._settings.envoy_enabled,
+                    "starts": self._hooks.starts(),
+                    "is_local": self._settings.is_local,
+                },
+            )
+        )
 
 
 def _profile(name: str) -> Reply:

@@ -112,6 +112,10 @@ class Relay:
         """Return, as JSON has it, what Envoy was sent and what it said to that."""
         return self._watched().document()
 
+    def passed(self) -> dict[str, int]:
+        """Return how many requests and responses there were, and how many of these were refused."""
+        return self._watched().passed()
+
     def watch(self) -> AsyncGenerator[bytes, None]:
         """Return lines of JSON: the document, then each push with its answer."""
         return self._watched().watch()

@@ -84,11 +84,15 @@ async def test_what_is_no_table_changes_nothing(table: bytes) -> None:
 async def test_the_pod_is_ready_once_there_is_a_table() -> None:
     async with dns_proxy(table=None) as client:
         before = client.proxy.problem(), await client.proxy.document()
+        hosts = [client.proxy.summary()["hosts"]]
+        await client.proxy.replace(serialised([external("one", "1.1.1.1")]))
+        hosts.append(client.proxy.summary()["hosts"])
         await client.proxy.replace(b"")
 
         assert before == (NOT_READY, None)
         assert client.proxy.problem() is None
         assert await client.proxy.document() == {"table": {}}
+        assert hosts == [None, 1]
 
 
 async def test_without_a_control_plane_all_names_are_asked_upstream() -> None:
@@ -136,6 +140,7 @@ async def test_other_nameservers_and_domains_count_at_once() -> None:
 
         assert addresses(await client.ask(KNOWN)) == [KNOWN_IP]
         assert addresses(await client.ask(name)) == ["1.1.1.1"]
+        assert client.proxy.summary()["nameservers"] == [str(upstream.server)]
 
 
 async def test_a_file_without_nameservers_leaves_those_before(

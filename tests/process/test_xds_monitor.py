@@ -104,6 +104,7 @@ async def test_each_type_has_its_state(kind: Kind, tmp_path: Path) -> None:
         await answer(stream, call, CLUSTER, "m", error="no such cluster")
         refused = b.relay.document()
 
+    assert b.relay.passed() == {"requests": 3, "responses": 2, "refused": 1}
     none = {
         "address": plane.address,
         "state": "disconnected",
@@ -235,6 +236,7 @@ async def test_a_watcher_is_told_of_each_push_with_its_answer(kind: Kind, tmp_pa
         call = b.client.open(kind)
         stream = await plane.accept()
         await call.send(first_request(kind, CLUSTER))
+        await stream.receive()  # a push may not come before it: who watches takes note of it
         for nonce, error in (("1", None), ("2", "bad port"), ("3", None)):
             await push(stream, call, pushes[nonce])
             if nonce != "3":

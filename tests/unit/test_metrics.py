@@ -36,6 +36,16 @@ def test_counters_add_up_for_each_set_of_labels() -> None:
     )
 
 
+def test_a_total_is_over_all_labels() -> None:
+    metrics = Metrics()
+
+    metrics.count("scrape_failures_total", type="envoy")
+    metrics.count("scrape_failures_total", 2, type="application")
+
+    assert metrics.total("scrape_failures_total") == 3
+    assert metrics.total("scrapes_total") is None
+
+
 def test_a_gauge_is_the_last_value() -> None:
     metrics = Metrics()
 

@@ -1,6 +1,14 @@
 import pytest
 
-from agent.status.routes import Endpoint, Redirect, Route, find_route, is_loopback
+from agent.http.message import Request
+from agent.status.routes import (
+    Endpoint,
+    Redirect,
+    Route,
+    find_route,
+    is_foreign,
+    is_loopback,
+)
 
 
 def find(path: str, query: str = "") -> Route | Redirect | None:
@@ -16,6 +24,9 @@ def find(path: str, query: str = "") -> Route | Redirect | None:
         ("/quitquitquit", Endpoint.QUIT),
         ("/drain", Endpoint.DRAIN),
         ("/debug/drain", Endpoint.DOCUMENT),
+        ("/", Endpoint.PAGE),
+        ("/page/main.js", Endpoint.PAGE),
+        ("/debug/overview", Endpoint.OVERVIEW),
         ("/debug/ndsz", Endpoint.DOCUMENT),
         ("/debug/certs", Endpoint.DOCUMENT),
         ("/debug/syncz", Endpoint.DOCUMENT),
@@ -44,7 +55,12 @@ def test_the_path_is_handed_on_decoded() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
+        "/page",
+        "/page/",
+        "/page/index.html",
+        "/page/server.py",
+        "/page/main.js/",
+        "/debug/overview/",
         "/unknown",
         "/metrics/",
         "/drain/x",
@@ -110,3 +126,29 @@ def test_profiling_can_be_off(path: str) -> None:
 )
 def test_only_this_pod_is_loopback(peer: str, expected: bool) -> None:  # noqa: FBT001 -- a column
     assert is_loopback(peer) is expected
+
+
+@pytest.mark.parametrize(
+    ("method", "site", "destination", "expected"),
+    [
+        ("GET", "", "", False),  # no browser
+        ("GET", "none", "document", False),  # typed by its user
+        ("GET", "same-origin", "empty", False),
+        ("POST", "same-origin", "empty", False),
+        ("GET", "cross-site", "document", False),  # a link
+        ("GET", "cross-site", "iframe", True),
+        ("GET", "cross-site", "empty", True),
+        ("GET", "same-site", "script", True),
+        ("POST", "cross-site", "document", True),  # a form
+        ("POST", "same-site", "empty", True),
+    ],
+)
+def test_a_browser_says_for_whom_it_asks(
+    method: str,
+    site: str,
+    destination: str,
+    expected: bool,  # noqa: FBT001 - a parameter of pytest's
+) -> None:
+    headers = (("Sec-Fetch-Site", site), ("sec-fetch-dest", destination))
+
+    assert is_foreign(Request(method, "/", headers)) is expected

@@ -46,6 +46,8 @@ class Monitor:
         self._sessions = 0
         self._current: Observer | None = None
         self.audience: Audience | None = None
+        #: Of all streams.
+        self.requests = self.responses = self.refused = 0
 
     def open(self, number: int, kind: Kind) -> "Observer":
         """Return what is to be told of everything that passes on a new stream."""
@@ -60,6 +62,10 @@ class Monitor:
         stream = self._current.stream() if self._current else None
         epoch = time.time() - time.monotonic()  # of now: the clock may be set
         return document(self._connection(), self._sessions, stream, epoch)
+
+    def passed(self) -> dict[str, int]:
+        """Return how much passed on all streams: figures that never fall."""
+        return {"requests": self.requests, "responses": self.responses, "refused": self.refused}
 
     def watch(self) -> AsyncGenerator[bytes, None]:
         """Return lines of JSON: the document, then each push with its answer."""
@@ -83,6 +89,7 @@ class Monitor:
         if said.error is None:
             self._observe(ACK_SECONDS, said.seconds, type=kind)
         else:
+            self.refused += 1
             self._count(REJECTS, type=kind)
         self.unanswered(said.passed_over)
         if self.audience:
@@ -120,6 +127,7 @@ class Observer:
         audience = self._monitor.audience
         if audience and request.type_url not in self._table.types:
             audience.began(self._kind, request, raw)
+        self._monitor.requests += 1
         said = self._table.requested(request, len(raw), time.monotonic())
         if said is not None:
             self._monitor.answered(said)
@@ -130,6 +138,7 @@ class Observer:
         now = time.monotonic()
         audience = self._monitor.audience
         change = audience.change(self._kind, response, raw) if audience else None
+        self._monitor.responses += 1
         self._table.responded(response, len(raw), now, change)
 
     def stream(self) -> "Stream":

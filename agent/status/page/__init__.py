@@ -1,0 +1,1 @@
+"""The page for people at / of the status port, and the document that it polls."""
