@@ -172,8 +172,7 @@ def _check_names(spec: Object) -> list[str]:
         for index, container in enumerate(spec.get(group, ())):
             name = container.get("name", "")
             where = f"spec.{group}[{index}].name={name!r}"
-            # The user's definition of the proxy may stand beside the injected one.
-            if name in seen and name != PROXY:
+            if name in seen:
                 problems.append(f"{where}: expected a name of its own; rename one of the two")
             elif not name:
                 problems.append(f"{where}: expected a name")
@@ -240,7 +239,7 @@ def _merge_templates(
         if pod.native:
             merged = _move_own_proxy(merged, template)
         merged = merge(merged, rendered, TEMPLATE)
-    return template, copy.deepcopy(merged)
+    return template, copy.deepcopy(_with_one_proxy(merged, template, request))
 
 
 def selected_templates(annotations: Mapping[str, str], configuration: Configuration) -> list[str]:
@@ -287,6 +286,25 @@ def _move_own_proxy(merged: Object, template: Object) -> Object:
     containers = [item for item in spec["containers"] if item is not own]
     before = [*spec.get("initContainers", []), own]
     return {**merged, "spec": {**spec, "containers": containers, "initContainers": before}}
+
+
+def _with_one_proxy(merged: Object, template: Object, request: Request) -> Object:
+    """Return the pod without the proxy that it had as a native sidecar, if it is none any more.
+
+    Raises:
+        ValueError: the user's own definition stands where the template has no proxy.
+    """
+    spec, added = merged["spec"], template.get("spec", {})
+    stale = named(spec.get("initContainers", []), PROXY)
+    if stale is None or named(added.get("containers", []), PROXY) is None:
+        return merged
+    status = read_status(request.pod["metadata"].get("annotations", {}))
+    if status is None or not status.has("initContainers", PROXY):
+        raise ValueError(
+            f"spec.initContainers has {PROXY}: expected it under containers, where it is injected"
+        )
+    kept = [item for item in spec["initContainers"] if item is not stale]
+    return {**merged, "spec": {**spec, "initContainers": kept}}
 
 
 def _network(request: Request, pod: TemplatePod) -> str:

@@ -71,7 +71,7 @@ def rewrite_probes(
                 "the name of one that the container declares; the probe is left as it is"
             )
             continue
-        if rewrite.kind == "grpc" or handler["port"] != mesh_status_port:
+        if not _is_rewritten(rewrite, handler, status_port, mesh_status_port):
             timeout = rewrite.timeout_seconds
             table[rewrite.key] = {
                 rewrite.kind: handler,
@@ -126,6 +126,19 @@ def _resolved(rewrite: Rewrite) -> Object | None:
         "port": port,
         **{name: handler[name] for name in ("host", "scheme", "httpHeaders") if name in handler},
     }
+
+
+def _is_rewritten(
+    rewrite: Rewrite, handler: Object, status_port: int, mesh_status_port: int
+) -> bool:
+    """Return whether the agent is asked already, so that it must not be told to ask itself.
+
+    Where a pod moves the agent to another port, the mesh's may be the application's.
+    """
+    if rewrite.kind == "httpGet" and handler.get("path") == rewrite.key:
+        return True
+    asks_agent = handler["port"] == status_port == mesh_status_port
+    return rewrite.kind != "grpc" and asks_agent
 
 
 def _redirect(rewrite: Rewrite, port: int) -> None:

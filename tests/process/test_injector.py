@@ -51,6 +51,7 @@ async def until_refused(port: int) -> None:
             await asyncio.sleep(LOOK_SECONDS)
 
 
+@pytest.mark.slow
 async def test_a_review_is_answered_over_https(keys: Keys) -> None:
     pod = make_pod()
     async with running(keys) as (process, port), client(port, keys.client()) as server:
@@ -64,6 +65,7 @@ async def test_a_review_is_answered_over_https(keys: Keys) -> None:
     assert variable(injected, "ISTIO_META_NETWORK") == "one"
 
 
+@pytest.mark.slow
 async def test_sigterm_finishes_what_is_under_way(keys: Keys) -> None:
     body = json.dumps(make_review(make_pod())).encode()
     head = (
@@ -102,6 +104,7 @@ async def test_a_second_signal_skips_the_waiting(keys: Keys) -> None:
         assert await asyncio.wait_for(process.process.wait(), 5) == 0
 
 
+@pytest.mark.slow
 async def test_a_certificate_is_replaced_while_it_is_served(keys: Keys) -> None:
     async with running(keys) as (process, port), client(port, keys.client()) as server:
         before = await serial(port, keys.client())
@@ -117,6 +120,7 @@ async def test_a_certificate_is_replaced_while_it_is_served(keys: Keys) -> None:
         assert (await server.review(make_pod()))["allowed"]
 
 
+@pytest.mark.slow
 async def test_a_mounted_certificate_is_replaced_by_a_link(tmp_path: Path) -> None:
     """A secret's volume changes one link: `..data`. cases.md C5."""
     mounts = [tmp_path / "..1", tmp_path / "..2"]
@@ -139,6 +143,7 @@ async def test_a_mounted_certificate_is_replaced_by_a_link(tmp_path: Path) -> No
             await serial(port, keys.client())
 
 
+@pytest.mark.slow
 async def test_configuration_is_replaced_but_not_by_nonsense(keys: Keys, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text("global: {network: one}")
@@ -171,6 +176,7 @@ async def test_a_cluster_that_does_not_answer_is_no_reason_to_wait(keys: Keys) -
     assert any("not followed" in line for line in process.lines)
 
 
+@pytest.mark.slow
 async def test_a_client_that_says_nothing_holds_nothing_up(keys: Keys) -> None:
     async with running(keys) as (process, port):
         silent = [await asyncio.open_connection("localhost", port) for _ in range(20)]

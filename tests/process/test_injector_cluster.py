@@ -181,6 +181,7 @@ async def test_what_may_not_be_read_is_unknown_and_holds_nothing_up(tmp_path: Pa
             assert "proxyconfigs" not in known.contents
 
 
+@pytest.mark.slow
 async def test_nonsense_in_a_watch_is_answered_by_another_list(tmp_path: Path) -> None:
     async with fake_api(tmp_path) as (api, server), following(server) as (_, known):
         watch = await api.watch_of(NODES)

@@ -140,6 +140,7 @@ def mutations(count: int) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 async def test_two_thousand_malformed_reviews_are_each_answered() -> None:
     bodies = mutations(2000)
     async with webhook() as server:

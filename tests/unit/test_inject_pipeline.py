@@ -95,6 +95,25 @@ def test_from_classic_to_native_the_old_proxy_counts_as_the_users() -> None:
     assert "proxy.istio.io/overrides" not in annotations_of(native)
 
 
+def test_from_native_to_classic_there_is_one_proxy() -> None:
+    native = inject_pod(make_pod(copy.deepcopy(APP), PROXY)).pod
+
+    classic = again(native, native=False)
+
+    assert names(classic, "containers") == ["app", "istio-proxy"]
+    assert names(classic, "initContainers") == ["istio-init"]
+    assert again(classic, native=False) == classic
+
+
+def test_a_proxy_of_the_users_stands_where_it_is_injected() -> None:
+    with pytest.raises(InjectionError, match="initContainers has istio-proxy: expected it under"):
+        inject_pod(make_pod(APP, initContainers=[PROXY]), native=False)
+    with pytest.raises(
+        InjectionError, match=r"containers\[1\].name='istio-proxy': expected a name"
+    ):
+        inject_pod(make_pod(APP, PROXY, initContainers=[PROXY]))
+
+
 def test_a_new_container_of_an_injected_pod_gets_its_probes() -> None:
     once = inject_pod(make_pod(APP)).pod
     once["spec"]["containers"].append(

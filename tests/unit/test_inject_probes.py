@@ -185,6 +185,17 @@ def test_probes_that_were_rewritten_before_have_no_second_entry() -> None:
     assert (container["livenessProbe"], table) == (probe, None)
 
 
+def test_the_meshs_port_is_the_agents_unless_the_pod_moves_it() -> None:
+    probe = {"httpGet": {"port": 15020}}
+
+    (container,), table, _ = rewrite(app(livenessProbe=dict(probe)), port=15999)
+    (_, again, _) = rewrite(container, port=15999)
+
+    assert rewrite(app(livenessProbe=dict(probe)))[1] is None
+    assert table == {"/app-health/app/livez": {"httpGet": {"port": 15020}}}
+    assert again is None
+
+
 def test_injected_again_old_entries_win_and_new_ones_are_added() -> None:
     old = {"/app-health/app/livez": {"httpGet": {"port": 1}}, "/app-health/z/livez": {}}
     env = [{"name": "ISTIO_KUBE_APP_PROBERS", "value": json.dumps(old)}]
