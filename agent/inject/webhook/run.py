@@ -115,11 +115,11 @@ async def run(settings: InjectorSettings) -> None:
             log.info("listening port=%d native_sidecars=%s", port, settings.native)
             _spare_the_collector()
             await ending.first.wait()
+            background.cancel()  # before anything else: it is what says ready
             injector.is_ready = False
             log.info("ending drain_seconds=%g", settings.drain_seconds)
             await ending.drained(settings.drain_seconds)
             stop_listening()
-            background.cancel()
     log.info("ended")
 
 
