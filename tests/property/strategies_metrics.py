@@ -12,7 +12,7 @@ LABEL_VALUES = st.sampled_from(
 LABELS = st.dictionaries(LABEL_NAMES, LABEL_VALUES, max_size=3)
 COUNTS = st.integers(0, 10**6)
 VALUES = st.one_of(st.integers(-5, 5), st.floats(width=32), st.just(math.inf), st.just(math.nan))
-TIMES = st.none() | st.integers(-10, 2_000_000_000_000)  # milliseconds
+TIMES = st.none() | st.integers(0, 2_000_000_000_000)  # milliseconds
 BOUNDS = st.lists(st.floats(-10, 10, allow_nan=False, width=16), unique=True, max_size=3).map(
     sorted
 )

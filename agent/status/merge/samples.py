@@ -20,7 +20,8 @@ NUMBER: Final = (
     rb"(?:[+-]?(?:[0-9]{1,400}+(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?"
     rb"|[+-]?[iI][nN][fF](?:[iI][nN][iI][tT][yY])?|[nN][aA][nN])"
 )
-TIME: Final = rb"-?[0-9]{1,19}+(?:\.[0-9]++)?"
+#: Not before 1970: Prometheus refuses that in the text format.
+TIME: Final = rb"[0-9]{1,19}+(?:\.[0-9]++)?"
 LINE: Final = (
     rb"(?:(%b)(?:\{(%b)?\})?|\{(%b)(?:,(%b))?\}) (%b)(?: (%b))?(?: # (\{(?:%b)?\} %b(?: %b)?))?"
     % (NAME, LABELS, QUOTED, LABELS, NUMBER, TIME, LABELS, NUMBER, TIME)
@@ -140,9 +141,8 @@ def without_tail(sample: Sample) -> bytes:
 def _seconds(milliseconds: bytes) -> bytes:
     if not milliseconds:
         return b""
-    sign = b"-" if milliseconds.startswith(b"-") else b""
-    digits = milliseconds.removeprefix(b"-").rjust(MILLISECONDS + 1, b"0")
-    return b"%b%b.%b" % (sign, digits[:-MILLISECONDS], digits[-MILLISECONDS:])
+    digits = milliseconds.rjust(MILLISECONDS + 1, b"0")
+    return b"%b.%b" % (digits[:-MILLISECONDS], digits[-MILLISECONDS:])
 
 
 def _milliseconds(seconds: bytes) -> bytes:
