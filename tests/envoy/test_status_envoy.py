@@ -10,8 +10,12 @@ import envoy
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.status.settings import ScrapeSettings
+from agent.http.client import fetch
+from agent.status.scrape import Target
+from agent.status.settings import ReadinessSettings, ScrapeSettings
+from tests.fakes.scraped import OM1, judged, page
 from tests.fakes.status import status_server
+from tests.fakes.web import Pages, web_server
 from tests.waiting import until
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
@@ -76,3 +80,69 @@ async def test_envoys_page_is_merged(tmp_path: Path) -> None:
     names = {family.name for family in families}
     assert {"envoy_server_live", "istio_agent_scrapes"} <= names
     assert "envoy_server_uptime" not in names
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["passed on", "strict"])
+async def test_envoys_page_is_valid_beside_openmetrics_and_keeps_its_series(
+    tmp_path: Path,
+    strict: bool,  # noqa: FBT001 -- a column
+) -> None:
+    """D19; cases.md M3, M9."""
+    application = Pages({"/metrics": page("# TYPE app gauge\napp 1\n# EOF\n", OM1)})
+    async with running_envoy(tmp_path) as port, web_server(application) as target:
+        scrape = ScrapeSettings(
+            envoy_port=port, targets=(Target(target, "/metrics"),), strict=strict
+        )
+        async with status_server(admin_port=port, scrape=scrape) as status:
+            own = await fetch("GET", "127.0.0.1", port, "/stats/prometheus", timeout_seconds=5)
+            response = await status.ask("/metrics")
+
+    families = judged(response)
+    assert response.header("content-type") == OM1
+    assert {family.type for family in families} >= {"counter", "gauge", "histogram", "unknown"}
+    merged = series(response.body.decode())
+    assert series(own.body.decode()) <= merged
+    assert "app" in merged
+    assert "istio_agent_scrape_dropped_total" not in response.body.decode()
+
+
+def series(text: str) -> set[str]:
+    """Return name and labels of every sample."""
+    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+    return {line.rpartition(" ")[0] for line in lines}
+
+
+async def test_a_pod_waits_for_its_listeners(tmp_path: Path) -> None:
+    readiness = ReadinessSettings(min_listeners=2)
+    async with (
+        running_envoy(tmp_path) as port,
+        status_server(admin_port=port, readiness=readiness) as status,
+    ):
+        reasons = []
+        for count in (1, 2):
+            new = tmp_path / "new.json"
+            new.write_text(json.dumps({"resources": [listener(n) for n in range(count)]}))
+            new.rename(tmp_path / "lds.json")
+            async with asyncio.timeout(10):
+                while True:
+                    answer = await status.ask("/healthz/ready")
+                    reason = answer.body.decode().partition("\n")[0]
+                    if answer.status == 200 or reason.startswith("listeners active: 1"):
+                        break
+            reasons.append(reason)
+
+    assert reasons == ["listeners active: 1, expected at least 2", ""]
+
+
+def listener(number: int) -> dict[str, object]:
+    proxy = {
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
+        "stat_prefix": "test",
+        "cluster": "none",
+    }
+    return {
+        "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
+        "name": f"listener{number}",
+        "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
+        "filter_chains": [{"filters": [{"name": "tcp", "typed_config": proxy}]}],
+    }
