@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from agent.errors import SystemRefusedError
 from agent.inject.webhook.review import Answer, Context, answer, failure, url_environment
@@ -67,7 +68,7 @@ def make_metrics() -> Metrics:
 
 def webhook_application(service: Service, metrics: Metrics) -> web.Application:
     """Return the application that the API server calls."""
-    application = web.Application(client_max_size=LIMIT_BYTES)
+    application = _application()
     injector = _Injector(service, metrics)
     application.router.add_post("/inject", injector.handle)
     application.router.add_post("/inject/{rest:.*}", injector.handle)
@@ -77,8 +78,54 @@ def webhook_application(service: Service, metrics: Metrics) -> web.Application:
 
 def monitoring_application(service: Service, metrics: Metrics) -> web.Application:
     """Return the application for probes and scrapes, without TLS."""
-    application = web.Application()
+    application = _application()
     _add_health(application, service, metrics)
+    return application
+
+
+class _UnderWay:
+    """Counts the requests that are being answered.
+
+    aiohttp itself ends by reading no further, also not the rest of a body that is on its way.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._nothing = asyncio.Event()
+        self._nothing.set()
+
+    async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer a request, and count it meanwhile."""
+        self._count += 1
+        self._nothing.clear()
+        try:
+            return await handler(request)
+        finally:
+            self._count -= 1
+            if not self._count:
+                self._nothing.set()
+
+    async def finish(self) -> None:
+        """Return when no request is under way, or none that is worth waiting for."""
+        try:
+            async with asyncio.timeout(FINISH_SECONDS):
+                await self._nothing.wait()
+        except TimeoutError:
+            log.warning("requests were not finished waited_seconds=%g", FINISH_SECONDS)
+
+
+UNDER_WAY: Final = web.AppKey("under_way", _UnderWay)
+
+
+def _application() -> web.Application:
+    under_way = _UnderWay()
+
+    @web.middleware
+    async def counting(request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await under_way.answer(request, handler)
+
+    application = web.Application(client_max_size=LIMIT_BYTES, middlewares=[counting])
+    application[UNDER_WAY] = under_way
     return application
 
 
@@ -193,7 +240,7 @@ async def listening(
         application,
         access_log=None,
         keepalive_timeout=IDLE_SECONDS,
-        shutdown_timeout=FINISH_SECONDS,
+        shutdown_timeout=1.0,  # what is worth it was waited for
     )
     await runner.setup()
     try:
@@ -212,4 +259,5 @@ async def listening(
         yield server.sockets[0].getsockname()[1], server.close
     finally:
         server.close()
+        await application[UNDER_WAY].finish()
         await runner.cleanup()
