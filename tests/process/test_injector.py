@@ -10,6 +10,7 @@ import signal
 import ssl
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,14 +41,16 @@ async def serial(port: int, tls: ssl.SSLContext) -> int:
 
 
 async def until_refused(port: int) -> None:
-    """Return once nobody listens any more."""
+    """Return once nobody listens any more, at no address of localhost."""
     async with asyncio.timeout(10):
         while True:
             try:
                 _, writer = await asyncio.open_connection("localhost", port)
-            except ConnectionRefusedError:
+            except OSError:  # ConnectionRefusedError, or one for several of them
                 return
             writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
             await asyncio.sleep(LOOK_SECONDS)
 
 
