@@ -101,6 +101,9 @@ def _flow(flags: Parsed) -> "Flow | None":
         raise UsageError(f"--output={flags.text('output')!r}: expected 'json' or nothing")
     text = flags.text("explain")
     if not text and "explain" not in flags.given:
+        for name in ("live", "output"):
+            if name in flags.given:
+                raise UsageError(f"--{name}: expected only beside --explain")
         return None
     from iptables.explain.flow import FlowError, parse_flow  # noqa: PLC0415 - only if asked for
 
@@ -223,6 +226,20 @@ def _change(
     log: Log,
 ) -> None:
     """Change the rules, and the routing that goes with them: all of it or nothing."""
+    with lock.held(log):
+        # Another run may have added or removed one until it was our turn.
+        now = facts._replace(addresses=tuple(client.interface_addresses()))
+        _change_alone(plans, capture, actions, now, log)
+
+
+def _change_alone(
+    plans: Plans,
+    capture: CaptureConfig,
+    actions: Actions,
+    facts: HostFacts,
+    log: Log,
+) -> None:
+    """Do what `_change` does, while nobody else does."""
 
     def around(
         made: Sequence[Change], others: Sequence[tuple[Family, int]] = ()
@@ -233,18 +250,17 @@ def _change(
         return routing.changed([*changes.address_changes(capture, facts, actions), *wanted], log)
 
     names = _names(plans)
-    with lock.held(log):
-        if not actions.native_nftables and not nftables.has_tables():
-            run.apply(plans, actions, capture.families, names, log, beside=run.Beside(around))
-            return
-        from iptables.nft import run as native  # noqa: PLC0415 - few pods need it
+    if not actions.native_nftables and not nftables.has_tables():
+        run.apply(plans, actions, capture.families, names, log, beside=run.Beside(around))
+        return
+    from iptables.nft import run as native  # noqa: PLC0415 - few pods need it
 
-        if actions.native_nftables:
-            native.apply(capture, actions, names, log, around)
-            return
-        others = native.marks()
-        beside = run.Beside(lambda made: around(made, others), lambda: native.remove(log))
-        run.apply(plans, actions, capture.families, names, log, beside=beside)
+    if actions.native_nftables:
+        native.apply(capture, actions, names, log, around)
+        return
+    others = native.marks()
+    beside = run.Beside(lambda made: around(made, others), lambda: native.remove(log))
+    run.apply(plans, actions, capture.families, names, log, beside=beside)
 
 
 def _is_valid(plans: Plans, settings: Settings, facts: HostFacts, flags: Parsed, log: Log) -> bool:

@@ -109,6 +109,22 @@ def test_applying_and_cleaning_up_at_the_same_time_end_with_all_or_nothing(
     assert bool(left["iptables-nft"]) == bool(left["ip6tables-nft"])
 
 
+@pytest.mark.parametrize("backend", ["--force-iptables-binary=nft", "--native-nftables"])
+def test_an_address_that_goes_while_a_run_waits_is_added_again(
+    inside: Namespace, backend: str
+) -> None:
+    inside.python("from iptables import client; client.add_passthrough_address()")
+    with running(inside, HOLD):
+        waiting = start(inside, *CAPTURE, backend)
+        assert waiting.stdout
+        assert any("waiting for process" in line for line in waiting.stdout)
+        inside.python("from iptables import client; client.remove_passthrough_address()")
+    log = waiting.communicate()[0]
+
+    assert waiting.returncode == 0
+    assert "Added ::6 address" in log
+
+
 def test_runs_on_native_nftables_at_the_same_time_succeed_too(inside: Namespace) -> None:
     runs = [start(inside, *CAPTURE, "--native-nftables") for _ in range(4)]
 
