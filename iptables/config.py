@@ -35,6 +35,8 @@ DEFAULT_LOOPBACK: Final = "127.0.0.1/32"
 PROXY_ID: Final = "1337"
 MAX_GROUPS: Final = 64  # each is a match of one rule
 LARGEST_MARK: Final = 2**32 - 1
+#: Tables that are not ours whatever a rule says: default, main, local.
+WELL_KNOWN_TABLES: Final = (253, 254, 255)
 LOOPBACK_LENGTHS: Final = range(8, 33)
 
 #: Emit every proxy identity's loopback rules before those that let others go. Off, the rules are
@@ -279,10 +281,16 @@ def _inbound(flags: Parsed, reader: ListReader) -> Inbound:
     if mode != "TPROXY":
         return found
     mark, table = "istio-inbound-tproxy-mark", "istio-inbound-tproxy-route-table"
-    return found._replace(
+    found = found._replace(
         mark=reader.number(f"--{mark}", flags.text(mark), largest=LARGEST_MARK),
         route_table=reader.number(f"--{table}", flags.text(table), largest=LARGEST_MARK),
     )
+    if found.route_table in WELL_KNOWN_TABLES:
+        reader.problems.append(
+            f"--{table}={found.route_table}: expected another table than "
+            "253, 254 and 255, in which the system has its own routes"
+        )
+    return found
 
 
 def _outbound(flags: Parsed, environ: Mapping[str, str], reader: ListReader) -> Outbound:

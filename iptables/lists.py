@@ -16,6 +16,7 @@ from iptables.netlink import Family
 
 LONGEST_INTERFACE: Final = 15  # IFNAMSIZ, less the final zero
 MAX_PORT: Final = 65535
+LARGEST_ID: Final = 2**32 - 2  # the one above stands for none
 PORT: Final = "0|[1-9][0-9]{0,4}"
 OWNER: Final = r"(0|[1-9]\d{0,9})(-(0|[1-9]\d{0,9}))?|[A-Za-z_][A-Za-z0-9_.-]*\$?"
 INTERFACE: Final = r"[^\s/:!*\"'\\-][^\s/:!*\"'\\]*"
@@ -116,6 +117,9 @@ def owner(item: str) -> str:
     """Return a user or group: its name, number, or a range of numbers."""
     if not re.fullmatch(OWNER, item, re.ASCII):
         raise ValueError("expected a name, a number, or a range such as 1000-2000")
+    numbers = [int(number) for number in item.split("-")] if item[0].isdigit() else []
+    if numbers != sorted(numbers) or max(numbers, default=0) > LARGEST_ID:
+        raise ValueError(f"expected numbers up to {LARGEST_ID}, the smaller one first")
     return item
 
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, Literal, NamedTuple
 
+from iptables.lists import LARGEST_ID
 from iptables.netlink import InterfaceAddress
 
 Direction = Literal["in", "out"]
 LOOPBACK: Final = "lo"
 USUAL_INTERFACE: Final = "eth0"
-LARGEST_ID: Final = 2**32 - 2  # the one above stands for none
 MAX_PORT: Final = 65535
 FORM: Final = "'tcp|udp [uid=N] [gid=N] [in=IF|out=IF] SRC[:PORT] DST:PORT'"
 

@@ -20,8 +20,6 @@ from iptables.netlink import PASSTHROUGH_IPV6, Family
 from iptables.normal import mark_of
 
 FAMILIES: Final[tuple[Family, ...]] = (4, 6)
-#: Tables that are not ours whatever a rule says: default, main, local.
-WELL_KNOWN_TABLES: Final = (253, 254, 255)
 #: What the kernel gives the first rule of a namespace: just before table main.
 PRIORITY: Final = 32765
 

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from iptables import client, netlink
+from iptables.config import WELL_KNOWN_TABLES
 from iptables.errors import SystemRefusedError
 from iptables.log import Log
 from iptables.netlink import ACKNOWLEDGE, CREATE, DUMP, EXCLUSIVE, LOOPBACK_INDEX, Family
 from iptables.normal import ALL_BITS
 from iptables.routing.changes import (
-    WELL_KNOWN_TABLES,
     Found,
     LocalRoute,
     MarkRule,

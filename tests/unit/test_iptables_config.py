@@ -167,6 +167,14 @@ def test_a_mark_and_a_table_are_numbers_in_tproxy_mode() -> None:
     assert len(problems("-m", "TPROXY", "-t", "0x7", "-r", "main")) == 2
 
 
+@pytest.mark.parametrize("table", ["253", "254", "255"])
+def test_a_table_of_the_systems_own_is_refused(table: str) -> None:
+    (problem,) = problems("-m", "TPROXY", "-r", table)
+
+    assert problem.startswith(f"--istio-inbound-tproxy-route-table={table}: expected another table")
+    assert settings("-r", table)  # has no effect
+
+
 def test_sixty_four_groups_fit_one_rule() -> None:
     groups = ",".join(map(str, range(64)))
 

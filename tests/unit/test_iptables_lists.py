@@ -70,6 +70,13 @@ def test_other_owners_are_refused(item: str) -> None:
         lists.owner(item)
 
 
+@pytest.mark.parametrize("item", ["4294967295", "9999999999", "0-4294967295", "2000-1000"])
+def test_numbers_that_no_owner_has_are_refused(item: str) -> None:
+    assert lists.owner("0-4294967294") == "0-4294967294"
+    with pytest.raises(ValueError, match="expected numbers up to 4294967294, the smaller one fi"):
+        lists.owner(item)
+
+
 @pytest.mark.parametrize(
     ("item", "expected"),
     [("10.1.2.3/8", "10.1.2.3/8"), ("0.0.0.0/0", "0.0.0.0/0"), ("2001:DB8::0/32", "2001:db8::/32"),
