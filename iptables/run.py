@@ -27,7 +27,7 @@ from iptables.log import Log
 from iptables.netlink import Family
 from iptables.normal import Names
 from iptables.process import CANNOT_RUN, NOT_FOUND, Command, Result, run_all
-from iptables.refusal import cause, refusal, summary
+from iptables.refusal import NEEDS_RIGHTS, cause, refusal, summary
 from iptables.rules import Table
 
 FAMILIES: Final[tuple[Family, ...]] = (4, 6)
@@ -256,7 +256,7 @@ def read_usable(actions: Actions) -> list[Store]:
     """
     stores = read_stores(actions)
     if any(store.problem for store in stores) and lacks_net_admin():
-        raise SystemRefusedError("; ".join(filter(None, (store.problem for store in stores))))
+        raise SystemRefusedError(NEEDS_RIGHTS)
     return stores
 
 

@@ -139,3 +139,4 @@ def test_what_cannot_be_read_is_no_difference(inside: Namespace) -> None:
 
     assert (done.returncode, done.stdout) == (1, "")
     assert "\terror\t" in done.stderr
+    assert "the process needs CAP_NET_ADMIN" in done.stderr

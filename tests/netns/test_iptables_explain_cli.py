@@ -132,6 +132,8 @@ def test_without_installed_rules_that_is_said(inside: Namespace) -> None:
         (("--explain", "tcp 1.2.3.4"), "--explain='tcp 1.2.3.4': expected 'tcp|udp [uid=N]"),
         (("--explain", ""), "--explain='': expected 'tcp|udp [uid=N]"),
         (("--explain", OUTBOUND, "--output=xml"), "--output='xml': expected 'json' or nothing"),
+        (("--live",), "--live: expected only beside --explain"),
+        (("--output=json",), "--output: expected only beside --explain"),
     ],
 )
 def test_what_cannot_be_understood_is_a_usage_error(
