@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from agent.errors import SecretError
+from agent.identity.watch.files import Watches
+from agent.identity.watch.run import kernel_watches
 from tests.fakes.ca import write_files
 from tests.fakes.following import (
     PAIRS,
@@ -176,6 +178,18 @@ async def test_a_change_that_was_not_told_yet_is_found_by_asking(tmp_path: Path)
     replace_pair(tmp_path, PAIRS[1])
 
     assert await bench.pair(tmp_path) == PAIRS[1]
+
+
+async def test_a_change_between_reading_and_watching_is_found(tmp_path: Path) -> None:
+    def late_watches() -> Watches:
+        replace_pair(tmp_path, PAIRS[1])
+        return kernel_watches()
+
+    write_files(tmp_path, PAIRS[0])
+    async with following(make_watches=late_watches) as bench:
+        assert await bench.pair(tmp_path) == PAIRS[0]
+
+        assert await bench.event() == "pair"
 
 
 async def test_what_nobody_wants_is_forgotten(tmp_path: Path) -> None:

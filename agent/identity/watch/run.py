@@ -155,6 +155,8 @@ class FileSecrets:
             await self._read_patiently(watched)
             self._watched[key] = watched
             self._watch(key, watched)
+            if watched.look() != watched.signature:  # it changed since it was read
+                self._notice(key)
         elif watched.look() != watched.signature:
             self._refresh(key, watched)
         return watched.content
