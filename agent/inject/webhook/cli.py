@@ -101,16 +101,11 @@ def _serve(flags: Parsed, environ: Mapping[str, str]) -> None:
     if problems:
         raise SettingsError(problems)
     set_up(log)
-    try:
-        import asyncio
+    import asyncio
 
-        from agent.inject.cluster.client import api_server_address
-        from agent.inject.webhook.run import InjectorSettings, run
-    except ModuleNotFoundError as error:
-        if error.name != "aiohttp":
-            raise
-        needed = "the injector needs aiohttp: install the package with its extra 'injector'"
-        raise SettingsError([needed]) from error
+    from agent.inject.cluster.client import api_server_address
+    from agent.inject.webhook.run import InjectorSettings, run
+
     settings = InjectorSettings(
         sources=sources,
         certificate=flags.text("tlsCertFile"),
