@@ -4,7 +4,6 @@ import gc
 import os
 import sys
 
-os.nice(10)  # Envoy and the agent start meanwhile, and a pod is ready without its certificate
 gc.disable()  # nothing of what is imported is ever garbage: a tenth of the child's time
 
 from agent.identity.csr import make_csr  # noqa: E402 - after the above

@@ -129,9 +129,14 @@ def test_the_agent_itself_never_loads_the_library() -> None:
     assert done.stdout == "[]\n"
 
 
-async def test_the_first_child_leaves_the_start_its_time() -> None:
+async def test_a_child_leaves_what_is_urgent_its_time() -> None:
     child = spawn_early(ELLIPTIC)
 
     assert child
-    assert os.getpriority(os.PRIO_PROCESS, child.pid) == 19
+    assert os.getpriority(os.PRIO_PROCESS, child.pid) == os.nice(0) + 5
     assert (await child.result()).request
+
+
+def test_where_there_can_be_no_child_nobody_waits_for_one() -> None:
+    with descriptors_left(0):
+        assert spawn_early(ELLIPTIC) is None
