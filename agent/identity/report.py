@@ -4,6 +4,7 @@ Source: cases C3, C9 and C13: what an operator must see.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from agent.credentials.x509 import certificates, name_text, read_certificate
@@ -50,6 +51,7 @@ def document(facts: Facts) -> Document:
     }
 
 
+@lru_cache(maxsize=8)  # a page asks every two seconds; a system's trust store takes 7 ms to read
 def _described(pem: bytes) -> list[Document]:
     found: list[Document] = []
     for der in certificates(pem):

@@ -129,7 +129,7 @@ class Identity:
         if self.workload.problem:
             problems[WORKLOAD] = self.workload.problem
         texts = [f"secret {name}: {text}" for name, text in problems.items()]
-        return "; ".join(filter(None, (*texts, self._output_problem))) or None
+        return "; ".join(filter(None, (self.server.problem, *texts, self._output_problem))) or None
 
     def collect(self) -> None:
         """Set what is computed when metrics are scraped."""

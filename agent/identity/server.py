@@ -62,6 +62,7 @@ class SdsServer:
         self.get = get
         self.provider = provider
         self.recorder = recorder
+        self.problem = ""  #: why there is no socket; empty if there is one
         self._versions = itertools.count(1)
         self._streams: set[SecretStream] = set()
         self._calls = Streams()
@@ -91,6 +92,7 @@ class SdsServer:
         try:
             servers.append(await self._listen(path))
         except SystemRefusedError as error:
+            self.problem = f"no SDS: {error}"
             log.warning("no SDS yet, retry_in_seconds=1 reason=%r", str(error))
             retrying = tasks.create_task(self._listen_later(path, servers))
         try:
@@ -115,8 +117,10 @@ class SdsServer:
             try:
                 servers.append(await self._listen(path))
             except SystemRefusedError as error:
+                self.problem = f"no SDS: {error}"
                 log.warning("no SDS reason=%r", str(error))
             else:
+                self.problem = ""
                 return
         log.error("no SDS socket=%s: Envoy gets no certificates", path)
 

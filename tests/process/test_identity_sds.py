@@ -248,8 +248,9 @@ async def test_a_socket_that_cannot_be_made_is_tried_again(
 ) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "sds"
-    async with serving(path):
+    async with serving(path) as bench:
         assert "no SDS yet" in caplog.text
+        assert bench.server.problem.startswith(f"no SDS: {path}: cannot listen there: not a dir")
         (tmp_path / "file").unlink()
 
         async with asyncio.timeout(10):
@@ -257,3 +258,4 @@ async def test_a_socket_that_cannot_be_made_is_tried_again(
                 await asyncio.sleep(0.01)
         async with sds_client(str(path)) as client:
             assert (await client.open().fetch("default")).names == ["default"]
+        assert not bench.server.problem
