@@ -283,17 +283,23 @@ def _is_valid(plans: Plans, settings: Settings, facts: HostFacts, flags: Parsed,
         timeout_seconds=flags.seconds("probe-timeout"),
     )
     if not is_valid:
-        _log_differences(plans, capture, actions, facts, log)
+        _log_differences("error", plans, settings, facts, log)
         log.write("error", probes.FAILED)
+    elif actions.skip_rule_apply:
+        _log_differences("warn", plans, settings, facts, log)
     return is_valid
 
 
 def _log_differences(
-    plans: Plans, capture: CaptureConfig, actions: Actions, facts: HostFacts, log: Log
+    level: str, plans: Plans, settings: Settings, facts: HostFacts, log: Log
 ) -> None:
-    """Log where installed rules differ from the plan, if this process may read them."""
+    """Log where installed rules differ from the plan, if this process may read them.
+
+    Connections from here do not prove all of it, such as the jump to what comes from elsewhere.
+    """
     if run.lacks_net_admin():
         return
+    capture, actions = settings.config, settings.actions
     from iptables.compare import difference  # noqa: PLC0415 - as in _change
     from iptables.compare.run import compare  # noqa: PLC0415 - as in _change
 
@@ -302,7 +308,8 @@ def _log_differences(
     except CaptureError as error:
         log.write("warn", str(error))
         return
-    log.write("error", f"installed rules and the plan: {difference.render(found)}")
+    if found or level == "error":
+        log.write(level, f"installed rules and the plan: {difference.render(found)}")
 
 
 def _compare(

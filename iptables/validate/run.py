@@ -184,6 +184,8 @@ class _Run:
         if self.has_failed.is_set():  # what is silent until now need not be waited for
             left = started + timeout_seconds - loop.time()
             await asyncio.wait(asking, timeout=min(GRACE_SECONDS, max(left, 0)))
+        for listener in listeners:  # else asyncio may hand what arrives now to a cancelled task
+            loop.remove_reader(listener.socket)
         tasks: list[asyncio.Future[Any]] = [*background, *asking, failing, everything]
         for task in tasks:
             task.cancel()

@@ -166,6 +166,28 @@ def test_who_may_read_the_rules_is_told_how_they_differ(pod: Pod) -> None:
     assert ": -j ISTIO_REDIRECT  # every other destination is captured" in done.stdout
 
 
+def test_what_connections_do_not_prove_is_read_from_the_rules_if_that_is_allowed(pod: Pod) -> None:
+    run(pod, *INJECTED)
+    complete = run(pod, *INJECTED, *ONLY)
+    pod.inside.run(
+        "iptables-nft", "-t", "nat", "-D", "PREROUTING", "-p", "tcp", "-j", "ISTIO_INBOUND"
+    )
+
+    done = run(pod, *INJECTED, *ONLY)
+
+    assert "installed rules and the plan" not in complete.stdout
+    assert "\twarn\tinstalled rules and the plan: IPv4 iptables-nft nat PREROUTING" in done.stdout
+
+
+def test_without_any_time_it_fails_in_good_order(pod: Pod) -> None:
+    run(pod, *INJECTED)
+
+    done = run(pod, *INJECTED, *ONLY, status=126, PROBE_TIMEOUT="0s")
+
+    assert "seen nothing within 0.0 s" in done.stdout
+    assert done.stderr == ""
+
+
 def test_a_user_whose_traffic_proves_nothing_fails(pod: Pod) -> None:
     run(pod, *INJECTED, "-i", "")
 
