@@ -4,7 +4,7 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11 /usr/bin/python3.12 /usr/bi
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: demo root test test-tools fuzz chaos check bench clean system
+.PHONY: demo root test test-tools test-browser browser fuzz chaos check bench clean system
 
 # Not the script `agent`: its first line cannot hold a path with a space.
 demo: root .venv/ready system
@@ -15,6 +15,10 @@ root:
 
 test: .venv/ready system test-tools .venv/libiptc
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Looks at the page for people with a Chromium.
+test-browser: .venv/ready system browser
+	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
 
 # Draws far more than `make test` does: here, configurations for each backend of traffic capture.
 FUZZ_EXAMPLES ?= 1000
@@ -55,6 +59,10 @@ system:
 # A compiler for python-iptables, which comes as source; other people's resolvers for the DNS proxy.
 test-tools:
 	$(call need,gcc dig musl-gcc,gcc libc6-dev bind9-dnsutils musl-tools)
+
+# 124 MB to download, 350 MB on disk.
+browser:
+	$(call need,chromium,chromium)
 
 .venv/ready: pyproject.toml constraints.txt Makefile
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || [ "$$(id -u)" = 0 ] || \

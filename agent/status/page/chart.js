@@ -81,7 +81,7 @@ function kindRow(history, last, [kind, name, what, marked]) {
   const highest = Math.max(0, ...steps.map(height));
   const said = marked ? refusals(last.counts[marked], sum(refused.filter((step) => step.to > since))) : null;
   return h("tr", { key: kind },
-    h("th", { scope: "row" }, name, said ?? h("span", { class: "what" }, what)),
+    h("th", { scope: "row" }, name, " ", said ?? h("span", { class: "what" }, what)),
     h("td", null, drawing(last.time, steps, refused, highest, `${name}: ${count(recent)} lately, ${count(last.counts[kind])} in all`)),
     h("td", { class: "number extra" }, highest ? count(Math.round(highest * 10) / 10) : "–"),
     h("td", { class: "number" }, count(recent)),
@@ -91,7 +91,7 @@ function kindRow(history, last, [kind, name, what, marked]) {
 function refusals(all, recent) {
   if (!all) return null;
   return h("strong", { class: "state bad" }, h("span", { "aria-hidden": "true" }, "▼ "),
-    `${count(all)} refused, ${count(recent)} of them lately`);
+    `${count(all)} refused, ${count(recent)} lately`);
 }
 
 function drawing(now, steps, refused, highest, label) {
@@ -103,7 +103,7 @@ function drawing(now, steps, refused, highest, label) {
     return `M${left} ${HEIGHT}V${top}h${width}V${HEIGHT}z`;
   });
   // Downwards, above the bar: a shape, and not a colour alone, says what was refused.
-  const marks = refused.filter((step) => step.amount > 0).map((step) => `M${round(x(step.to) - 5)} 0h8l-4 5z`);
+  const marks = refused.filter((step) => step.amount > 0).map((step) => `M${round(x(step.to) - 7)} 0h12l-6 6z`);
   const minutes = [1, 2, 3, 4].map((minute) => `M${x(now - 60 * minute)} 0V${HEIGHT}`);
   return h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
     h("path", { class: "grid", d: `${minutes.join("")}M0 ${HEIGHT}H${WIDTH}` }),

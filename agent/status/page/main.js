@@ -20,7 +20,6 @@ const history = new History();
 let told = null; // the last document
 let toldAt = 0; // by this machine's clock
 let types = null; // the last that were not empty
-let cpu = null; // of a core, between the last two
 let trouble = ""; // why there is no answer; empty if there is one
 let isPaused = false;
 let timer = 0;
@@ -31,70 +30,68 @@ async function ask() {
   if (asking || isPaused || document.hidden) return;
   asking = new AbortController();
   const patience = setTimeout(() => asking.abort(new Error("no answer in 15 s")), PATIENCE_MS);
-  const notice = setTimeout(renderLink, NOTICE_MS);
+  const notice = setTimeout(tell, NOTICE_MS);
   try {
     take(await fetched(asking.signal));
     trouble = "";
   } catch (error) {
-    trouble = explain(error);
+    const isUnreadable = error instanceof TypeError || error instanceof SyntaxError;
+    trouble = isUnreadable ? `the answer cannot be read: ${error.message}` : error.message;
   } finally {
     clearTimeout(patience);
     clearTimeout(notice);
     asking = null;
   }
-  render();
+  tell();
   if (!isPaused && !document.hidden) timer = setTimeout(ask, PERIOD_MS);
 }
 
 async function fetched(signal) {
-  const answer = await fetch("debug/overview", { signal, cache: "no-store" });
+  const answer = await fetch("debug/overview", { signal, cache: "no-store" }).catch((error) => {
+    throw signal.aborted ? error : new Error("nothing answers on this port");
+  });
   if (!answer.ok) throw new Error(`status ${answer.status}: ${(await answer.text()).trim()}`);
   return answer.json();
 }
 
-function explain(error) {
-  if (error instanceof TypeError) return "nothing answers on this port";
-  return error instanceof SyntaxError ? "the answer is cut off" : error.message;
-}
-
+/** Take a document; one that is not what it should be throws, and changes nothing. */
 function take(news) {
   const isAnother = told && news.agent.uptime_seconds < told.agent.uptime_seconds;
-  if (isAnother) {
-    history.forget();
-    types = null;
-  }
-  cpu = told && !isAnother ? cpuRatio(told.agent, news.agent) : null;
+  const known = news.xds && Object.keys(news.xds.types).length > 0 ? news.xds.types : isAnother ? null : types;
+  const shown = views(news, known);
+  if (isAnother) history.forget();
   history.add(news.time, news.activity);
-  if (news.xds && Object.keys(news.xds.types).length > 0) types = news.xds.types;
+  types = known;
   told = news;
   toldAt = seconds();
-}
-
-function cpuRatio(before, now) {
-  const elapsed = now.uptime_seconds - before.uptime_seconds;
-  return elapsed > 0 ? (now.cpu_seconds - before.cpu_seconds) / elapsed : null;
-}
-
-function render() {
-  renderLink();
-  if (!told) return;
-  const filled = {
-    readiness: sections.readiness(told),
-    xds: sections.xds(told, types),
-    activity: chart(history),
-    probes: sections.probes(told),
-    certificates: sections.certificates(told),
-    drain: sections.drain(told),
-  };
-  show(part("pod"), sections.pod(told, cpu));
-  for (const [id, content] of Object.entries(filled)) {
-    show(part(id).querySelector(":scope > div"), content);
-    part(id).hidden = false;
+  shown.activity = chart(history);
+  for (const [id, content] of Object.entries(shown)) {
+    const section = part(id);
+    show(section.querySelector(":scope > div") ?? section, content);
+    section.hidden = false;
   }
   part("main").setAttribute("aria-busy", "false");
 }
 
-function renderLink() {
+function views(news, known) {
+  return {
+    pod: sections.pod(news, cpuRatio(news)),
+    readiness: sections.readiness(news),
+    xds: sections.xds(news, known),
+    probes: sections.probes(news),
+    certificates: sections.certificates(news),
+    drain: sections.drain(news),
+  };
+}
+
+/** Return the share of a core that the agent has used since the last document. */
+function cpuRatio({ agent }) {
+  const elapsed = told ? agent.uptime_seconds - told.agent.uptime_seconds : 0;
+  return elapsed > 0 ? (agent.cpu_seconds - told.agent.cpu_seconds) / elapsed : null;
+}
+
+/** Show whether there is an answer at all. */
+function tell() {
   const verdict = told ? sections.verdict(told) : "";
   const name = told?.agent.pod || "mesh agent";
   document.title = `${trouble ? "No connection" : verdict.split(":")[0] || "Asking"} – ${name}`;
@@ -114,13 +111,13 @@ function link() {
 }
 
 function lost(verdict) {
-  const wasEnding = verdict.startsWith("Ending");
+  const advice = verdict.startsWith("Ending") ? "The agent was about to end: it is probably gone." : "If it runs, start the port-forward again.";
   return [
     h("p", { class: "word" }, sections.state("bad", "No connection to the agent")),
     h("p", { class: "reason" }, trouble),
     h("p", { class: "note" }, "Asked again every 2 s. ",
       told && `Below is what was known ${wholeSpan(seconds() - toldAt)} ago, at ${clock(toldAt, seconds())}. `,
-      wasEnding ? "The agent was about to end: it is probably gone." : "If it runs, start the port-forward again."),
+      trouble.startsWith("no") && advice),
   ];
 }
 
@@ -129,7 +126,7 @@ part("pause").addEventListener("click", () => {
   part("pause").setAttribute("aria-pressed", String(isPaused));
   if (isPaused) {
     clearTimeout(timer);
-    render();
+    tell();
   } else {
     ask();
   }

@@ -32,6 +32,8 @@ const facts = (...rows) =>
   h("dl", null, rows.filter(Boolean).map(([name, ...values]) =>
     h("div", { key: name }, h("dt", null, name), h("dd", null, values))));
 const when = (time, now) => h("time", { datetime: new Date(time * 1000).toISOString() }, clock(time, now));
+//: Beside a name, what it means; the blank is for who hears or copies the text.
+const what = (...words) => (words.some(Boolean) ? [" ", h("span", { class: "what" }, words)] : null);
 const note = (...words) => h("p", { class: "note" }, words);
 //: A long path breaks between its parts.
 const code = (text) => h("code", null, text.split(/(?<=\/)/).map((piece) => [piece, h("wbr")]));
@@ -67,7 +69,7 @@ export function readiness(told) {
   const word = found.ready ? "Ready" : isEnding ? "Ending, and so not ready" : "Not ready";
   return [
     h("div", { class: `verdict ${mood}` },
-      h("p", { class: "word" }, state(mood, word),
+      h("p", { class: "word" }, state(mood, word), " ",
         h("span", { class: "since" }, `for ${wholeSpan(found.seconds)}, since `, when(found.since, now))),
       found.reason && h("p", { class: "reason" }, found.reason),
       found.missing.length > 0 &&
@@ -133,7 +135,7 @@ function typeRow(name, { state: found, sent, milliseconds, last_nack: refused },
   const isRefused = refused && sent && refused.nonce === sent.nonce;
   const short = name.split(".").at(-1);
   return h("tr", { key: name },
-    h("th", { scope: "row" }, short, h("span", { class: "what" }, TYPES[name] ?? "")),
+    h("th", { scope: "row" }, short, what(TYPES[name])),
     h("td", null, isRefused ? state("bad", `${found}, refused`) : state(SYNC[found] ?? "idle", found)),
     h("td", { class: "version" }, sent?.version || "–"),
     h("td", { class: "number" }, count(sent?.resources)),
@@ -164,7 +166,7 @@ export function certificates({ certificates: found, time: now }) {
       found.next_renewal && ["Renewal", distance(found.next_renewal, now), ", ", when(found.next_renewal, now)],
       found.source && ["Source", found.source],
       leaf && ["Signed by", leaf.issuer || "–", rest.length > 0 && note(`chain of ${found.chain.length}`)],
-      leaf && ["Serial", code(leaf.serial)],
+      leaf?.serial && ["Serial", code(leaf.serial)],
     ),
     bundle("Trust bundle", found.trust_bundle, found.trust_bundle_size, null, now),
     found.files.map((file) => bundle(file.name, file.certificates, file.size, file.problem, now)),
@@ -176,7 +178,7 @@ function lifetime({ unreadable, not_before: from, not_after: until }, now) {
   if (until <= now) return state("bad", `expired ${distance(until, now)}`);
   if (from > now) return state("bad", `not valid yet: ${distance(from, now)}`);
   const isLate = (until - now) / (until - from) < LATE_RATIO;
-  return [state(isLate ? "warn" : "good", `${wholeSpan(until - now)} left`), h("span", { class: "what" }, ` of ${wholeSpan(until - from)}`)];
+  return [state(isLate ? "warn" : "good", `${wholeSpan(until - now)} left`), what(`of ${wholeSpan(until - from)}`)];
 }
 
 function bundle(name, shown, all, problem, now) {
@@ -184,8 +186,8 @@ function bundle(name, shown, all, problem, now) {
   return h("details", { key: name },
     h("summary", null, name, ": ", summary ?? [counted(all, "certificate"), ", ", shown[0] && lifetime(shown[0], now)]),
     h("ul", { class: "bundle" }, shown.map((each, index) =>
-      h("li", { key: index }, each.subject || each.san?.join(", ") || each.unreadable || "–", " ",
-        h("span", { class: "what" }, each.not_after ? ["until ", when(each.not_after, now)] : "")))),
+      h("li", { key: index }, each.subject || each.san?.join(", ") || each.unreadable || "–",
+        each.not_after && what("until ", when(each.not_after, now))))),
     all > shown.length && note(`and ${count(all - shown.length)} that expire later`));
 }
 
@@ -195,22 +197,21 @@ export function probes({ probes: found, time: now }) {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Probes" },
     h("table", null,
       h("thead", null, h("tr", null,
-        ["probe", "asks", "last result"].map((name) => h("th", { scope: "col", key: name }, name)),
-        ["in a row", "took", "time-out", "asked"].map((name) => h("th", { scope: "col", class: "number", key: name }, name)))),
+        ["probe", "last result", "asks"].map((name) => h("th", { scope: "col", key: name }, name)),
+        ["in a row", "took", "asked"].map((name) => h("th", { scope: "col", class: "number", key: name }, name)))),
       h("tbody", null, found.map((probe) => probeRow(probe, now)))));
 }
 
 function probeRow({ path, target, timeout_seconds: limit, last }, now) {
   const [, kind, container, name] = path.split("/");
   return h("tr", { key: path },
-    h("th", { scope: "row" }, name ?? path, h("span", { class: "what" }, container, kind === "app-lifecycle" && " (hook)")),
-    h("td", null, h("code", null, target)),
+    h("th", { scope: "row" }, name ?? path, what(container, kind === "app-lifecycle" && " (hook)")),
     h("td", null, last
       ? [state(last.success ? "good" : "bad", last.status), last.reason && h("span", { class: "why" }, last.reason)]
       : state("idle", "not asked yet")),
+    h("td", null, h("code", null, target)),
     h("td", { class: "number" }, count(last?.times)),
-    h("td", { class: "number" }, last ? span(last.seconds) : "–"),
-    h("td", { class: "number" }, limit ? span(limit) : "–"),
+    h("td", { class: "number" }, last ? span(last.seconds) : "–", limit && what(`of ${span(limit)}`)),
     h("td", { class: "number" }, last ? distance(last.at, now) : "–"));
 }
 
@@ -247,15 +248,15 @@ function steps(plan, waited, current) {
     [value("deadline_seconds"), "deadline", "Envoy is stopped, if it still runs", ["deadline_seconds"]],
   ];
   const isStopping = ["stopping", "killing", "exited"].includes(current);
-  const listed = rows.map(([at, name, what, fields]) => {
+  const listed = rows.map(([at, name, does, fields]) => {
     const isPast = waited !== null && (waited >= at || (isStopping && name !== "deadline"));
     const set = fields.map((field) => plan[field].from).filter((from) => !from.startsWith("default"));
     return h("li", { key: name },
       h("span", { class: "number" }, `+${span(at)}`),
       h("span", null, h("strong", null, name),
         waited !== null && [" ", isPast ? state("good", "done") : state("warn", `in ${wholeSpan(at - waited + 1)}`)],
-        h("span", { class: "what" }, what, set.length > 0 && ` (${[...new Set(set)].join(", ")})`)));
+        what(does, set.length > 0 && ` (${[...new Set(set)].join(", ")})`)));
   });
   return [listed, jitter > 0 && h("li", { key: "jitter" }, h("span", { class: "number" }, "±"),
-    h("span", { class: "what" }, `the end is moved by up to ${Math.round(100 * jitter)} %, as drawn at the start`))];
+    h("span", null, what(`the end is moved by up to ${Math.round(100 * jitter)} %, as drawn at the start`)))];
 }

@@ -1,6 +1,6 @@
 // Numbers as people read them. Times are Unix seconds.
 
-const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+const UNITS = [["y", 365 * 86400], ["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 const SIZES = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]];
 const grouped = new Intl.NumberFormat("en");
 
