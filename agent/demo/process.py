@@ -29,6 +29,8 @@ from agent.errors import SystemRefusedError
 IFA_F_NODAD: Final = 0x02
 #: What asks a program to stop.
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Linux, sched.h.
+CLONE_NEWNET: Final = 0x40000000
 #: Linux, prctl.h.
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_CHILD_SUBREAPER: Final = 36
@@ -46,7 +48,8 @@ class Namespace(NamedTuple):
 
     def netlink(self) -> IPRoute:
         """Return an open netlink socket of this namespace; use it by `with`."""
-        return IPRoute(netns=f"/proc/{self.holder}/ns/net")
+        with entered(self.holder):  # pyroute2 itself would fork, whatever threads there are
+            return IPRoute()
 
     def processes(self) -> list[int]:
         """Return the ids of the processes in this network namespace, its holder included.
@@ -149,6 +152,28 @@ def namespace(*, mounts: bool = False, directory: str = "/") -> Iterator[Namespa
                 kill(pid)
             for child in (*made.children, holder):
                 _reap(child)
+
+
+@contextlib.contextmanager
+def entered(pid: int) -> Iterator[None]:
+    """Have what this thread opens, and its children, be in the network of a process."""
+    with contextlib.ExitStack() as stack:
+        before, after = (
+            os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            for path in ("/proc/thread-self/ns/net", f"/proc/{pid}/ns/net")
+        )
+        stack.callback(os.close, before)
+        stack.callback(os.close, after)
+        _set_network(after)
+        stack.callback(_set_network, before)
+        yield
+
+
+def _set_network(descriptor: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(descriptor, CLONE_NEWNET) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"setns: {os.strerror(error)}")
 
 
 def _reap(child: subprocess.Popen[bytes]) -> None:
