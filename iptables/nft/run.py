@@ -66,10 +66,10 @@ def apply(capture: CaptureConfig, actions: Actions, names: Names, log: Log, arou
             _commit(change.text, log)
             _take_over(others, listing, names, log, is_changed=bool(change.text))
 
-    if others:
-        see_through(make)
+    if change.text or others:
+        see_through(make)  # the rules are one transaction, but routes change before them
     else:
-        make()  # one transaction
+        make()
     if actions.cleanup_only:
         log.write("info", "There are no nftables rules to log")
     elif change.text:

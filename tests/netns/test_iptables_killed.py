@@ -61,6 +61,7 @@ wait $!
 TABLES = ("filter", "mangle", "nat", "raw")
 FAMILIES = ("iptables", "ip6tables")
 USUAL = ("-u", "1337", "-i", "*", "-b", "*", "--dual-stack")
+TPROXY = (*USUAL, "-m", "TPROXY")
 DNS = (*USUAL, "--redirect-dns", "--capture-all-dns", "--drop-invalid")
 RANGES = (*USUAL, "-d", "15020", "-x", "10.0.0.0/8", "--reconcile")
 NFT, LEGACY = "--force-iptables-binary=nft", "--force-iptables-binary=legacy"
@@ -85,9 +86,10 @@ WAYS = {
     "nft to nothing": Way((*DNS, NFT), (*DNS, NFT, "--cleanup-only"), 8),
     "nft to native": Way((*DNS, NFT), (*RANGES, NATIVE), 6),
     "native to nft": Way((*DNS, NATIVE), (*RANGES, NFT), 6),
+    "native": Way((*USUAL, NATIVE), (*TPROXY, NATIVE), 6),
 }
 
-#: For each table of each family its chains and rules, and our tables of nftables.
+#: For each table of each family its chains and rules; our tables of nftables; policy rules.
 State = dict[tuple[str, str], list[str]]
 
 
@@ -124,12 +126,17 @@ class Victim:
             self._tool(family, "-restore", text=emptied + saved)
         if NATIVE not in (*self.way.old, *self.way.new):
             return
+        if self.inside.policies():  # they go with the rules that they are for
+            tproxy = (sys.executable, "-m", "iptables", *TPROXY, NATIVE)
+            self.inside.run(*tproxy)
+            self.inside.run(*tproxy, "--cleanup-only")
         tables = [f"inet istio-proxy-{table}" for table in TABLES[1:]]
         gone = "".join(f"add table {table}\ndelete table {table}\n" for table in tables)
         self.inside.run("nft", "-f", "-", text=gone + self.native)
 
     def state(self) -> State:
         found: State = {("nftables", ""): self._native().splitlines()}
+        found["policies", ""] = [f"{mark} {table}" for mark, table in self.inside.policies()]
         for family in FAMILIES:
             table = ""
             for line in self._tool(family, "-save").splitlines():
