@@ -14,7 +14,10 @@ import json, sys
 from agent.process import import_frameworks
 import_frameworks()
 import agent.run
-unneeded = ("ssl", "typing_extensions", "h2", "agent.status.application", "agent.effective")
+unneeded = (
+    *("ssl", "typing_extensions", "h2"),
+    *("agent.status.application", "agent.status.page", "agent.effective"),
+)
 found = [name for name in unneeded if name in sys.modules]
 import asyncio
 from agent.http.client import fetch
