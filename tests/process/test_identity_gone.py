@@ -84,13 +84,15 @@ async def test_whatever_a_stream_waits_for_it_ends_with_the_server(
 
 
 async def test_envoy_is_told_why(tmp_path: Path) -> None:
-    async with serving(tmp_path) as bench:
-        bench.server.publish("ROOTCA")
+    async with sds_client(f"{tmp_path}/sds") as client:
+        async with serving(tmp_path):
+            call = client.open()
+            await call.fetch("ROOTCA")
 
-    assert await bench.call.status() == (
-        grpc.StatusCode.UNAVAILABLE,
-        "agent is shutting down",
-    )
+        assert await call.status() == (
+            grpc.StatusCode.UNAVAILABLE,
+            "agent is shutting down",
+        )
 
 
 async def test_one_that_read_no_more_and_was_killed_is_none(
