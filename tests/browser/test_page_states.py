@@ -17,6 +17,8 @@ from tests.browser.telling import (
     drain,
     looking_at_agent,
     parts,
+    sent,
+    synced,
 )
 from tests.fakes.status import Agent, status_server
 
@@ -120,6 +122,24 @@ async def test_envoy_without_a_stream_and_without_an_end(chromium: str) -> None:
     assert "▲ no name table yet" in readiness
     assert "stream was reset" not in readiness  # what is wrong now stands beside the reason
     assert "no stream to the agent now; there were 2" in xds
+
+
+async def test_what_envoy_has_is_shown_until_a_new_stream_brings_something(chromium: str) -> None:
+    waiting = {"cds": synced("NOT SENT", sent=None, milliseconds=None)}
+    told = documents()
+    async with looking_at_agent(chromium, parts(told)) as (look, telling):
+        telling.say(parts(told | {"syncz": {**told["syncz"], "types": waiting}}))
+        await look.again()
+        kept = await look.reads("#xds", "Of a stream that has ended: Envoy keeps what it accepted")
+        again = {"cds": synced("SYNCED", sent=sent("v3"))}
+        telling.say(parts(told | {"syncz": {**told["syncz"], "types": again}}))
+        await look.again()
+        new = await look.reads("#xds", "v3")
+
+    assert "lds listeners ✕ STALE, refused v2" in kept
+    assert "NOT SENT" in kept  # of the types that had nothing then
+    assert "stream that has ended" not in new
+    assert "lds" not in new
 
 
 async def test_activity_is_counted_anew_when_the_agent_was_restarted(chromium: str) -> None:

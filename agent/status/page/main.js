@@ -19,7 +19,7 @@ const seconds = () => Date.now() / 1000;
 const history = new History();
 let told = null; // the last document
 let toldAt = 0; // by this machine's clock
-let types = null; // the last that were not empty
+let types = null; // of the last stream on which anything was sent
 let trouble = ""; // why there is no answer; empty if there is one
 let isPaused = false;
 let timer = 0;
@@ -57,7 +57,7 @@ async function fetched(signal) {
 /** Take a document; one that is not what it should be throws, and changes nothing. */
 function take(news) {
   const isAnother = told && news.agent.uptime_seconds < told.agent.uptime_seconds;
-  const known = news.xds && Object.keys(news.xds.types).length > 0 ? news.xds.types : isAnother ? null : types;
+  const known = sections.wasSentAny(news.xds) ? news.xds.types : isAnother ? null : types;
   const shown = views(news, known);
   if (isAnother) history.forget();
   history.add(news.time, news.activity);

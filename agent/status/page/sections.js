@@ -106,11 +106,14 @@ function names({ hosts, nameservers }) {
   return [state(hosts === null ? "warn" : "good", table), nameservers.length > 0 && note(`others: ${nameservers.join(", ")}`)];
 }
 
-/** Return what Envoy was sent of each type; `known` are the types of its last stream that had any. */
+/** Return whether anything was sent to Envoy on its present stream. */
+export const wasSentAny = (xds) => Object.values(xds?.types ?? {}).some((type) => type.sent);
+
+/** Return what Envoy was sent of each type; `known` is of the last stream on which anything was. */
 export function xds({ xds: found, time: now }, known) {
   if (!found) return note("The relay has not started yet.");
   const { stream, sessions } = found.connection;
-  const isOld = Object.keys(found.types).length === 0 && known;
+  const isOld = !wasSentAny(found) && known;
   const types = Object.entries(isOld ? known : found.types);
   const refusals = types.filter(([, type]) => type.last_nack);
   return [
@@ -119,7 +122,7 @@ export function xds({ xds: found, time: now }, known) {
         counted(stream.requests, "request"), ` (${size(stream.request_bytes)}), `,
         counted(stream.responses, "push", "pushes"), ` (${size(stream.response_bytes)}).`]
       : sessions > 0 ? `Envoy has no stream to the agent now; there were ${count(sessions)}.` : "Envoy has not opened a stream yet."),
-    isOld && note(state("warn", "Of the stream that has ended: Envoy keeps what it accepted.")),
+    isOld && note(state("warn", "Of a stream that has ended: Envoy keeps what it accepted.")),
     types.length > 0 && h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Pushes by type" },
       h("table", null,
         h("thead", null, h("tr", null,
