@@ -5,8 +5,9 @@
 
 On every port it speaks HTTP/1.1 and HTTP/2, with TLS where that says https. It answers with JSON,
 {"host", "port", "path", "protocol", "peer", "headers"}; `/slow?MILLISECONDS` with `ok`, after that
-time; gRPC's health service with SERVING. SIGUSR1 makes it unhealthy, and healthy again: it then
-answers 503 and NOT_SERVING, a port that says tcp is closed, and there is no /tmp/healthy.
+time; `/metrics` with a metric; gRPC's health service with SERVING. SIGUSR1 makes it unhealthy, and
+healthy again: it then answers 503 and NOT_SERVING, a port that says tcp is closed, and there is no
+/tmp/healthy.
 
 It writes /tmp/begun once it listens. SIGTERM: it serves on for a second, as a good application does
 until its clients know, listens no more, finishes what has begun, and ends.
@@ -40,6 +41,7 @@ SERVING, NOT_SERVING = b"\0\0\0\0\2\x08\1", b"\0\0\0\0\2\x08\2"
 BEGUN, HEALTHY = Path("/tmp/begun"), Path("/tmp/healthy")  # noqa: S108 - in a container
 LINGER_SECONDS = 1.0
 JOB_SECONDS = 20
+METRICS = b"# HELP application_up Whether it is.\n# TYPE application_up gauge\napplication_up 1\n"
 Headers = dict[str, str]
 
 
@@ -150,6 +152,9 @@ class Application:
         if what == "/slow":
             await asyncio.sleep(int(query) / 1000)
             await send(200, b"ok")
+            return
+        if what == "/metrics":
+            await send(200, METRICS)
             return
         said = {
             "host": socket.gethostname(),

@@ -8,7 +8,7 @@ import contextlib
 import shutil
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,7 +24,7 @@ from tests.pod.image import APPLICATION, PREFIX, Image
 from tests.pod.istiod import Istiod, Tokens, serving
 from tests.pod.kubelet import Kubelet, running
 from tests.pod.mesh import Mesh, Service
-from tests.pod.node import NAME, RESOURCES, Node, node
+from tests.pod.node import NAME, RESOURCES, Node
 from tests.pod.objects import Container, Workload, application_ports, parse_security
 from tests.pod.volumes import Sources
 
@@ -32,7 +32,7 @@ ISTIOD: Final = "istiod.istio-system.svc"
 #: The manifests of the reference: an istiod of another name.
 OTHER_ISTIOD: Final = "foo"
 ISTIOD_PORTS: Final = {15012: ISTIOD, 123: OTHER_ISTIOD}
-SIDECAR: Final = ("istio-init", "istio-validation", "istio-proxy")
+SIDECAR: Final = ("istio-init", "istio-validation", "istio-proxy", "istio-cni")
 PYTHON: Final = f"{PREFIX}/bin/python"
 #: Where a client finds nothing else to write to: in memory, as a pod's volumes often are.
 VOLUMES: Final = "/dev/shm"  # noqa: S108 - the one directory of every Linux that is in memory
@@ -41,7 +41,7 @@ VOLUMES: Final = "/dev/shm"  # noqa: S108 - the one directory of every Linux tha
 class Wishes(NamedTuple):
     """What a test wants of a pod beyond its manifest."""
 
-    service: str = ""  #: that it is behind
+    services: tuple[str, ...] = ()  #: that it is behind
     ports: Mapping[str, Mapping[int, str]] = {}  #: more of them to serve, by container
     environ: Mapping[str, str] = {}  #: of the stand-in
 
@@ -107,7 +107,7 @@ class Cluster:
                 endpoints=tuple(
                     pod.ip
                     for pod in self._pods
-                    if pod.wishes.service == service.name and pod.kubelet.is_endpoint
+                    if service.name in pod.wishes.services and pod.kubelet.is_endpoint
                 )
             )
             for service in self.services.values()
@@ -203,13 +203,6 @@ def new_directory() -> Path:
     made = Path(tempfile.mkdtemp(prefix="mesh-agent-cluster-", dir=VOLUMES))
     made.chmod(0o755)
     return made
-
-
-@contextlib.contextmanager
-def standing_on_a_node() -> Iterator[Node]:
-    """Yield a node that this thread stands on; call it where no event loop runs."""
-    with node() as made, made.entered():
-        yield made
 
 
 @contextlib.asynccontextmanager

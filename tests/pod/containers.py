@@ -46,6 +46,10 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
+    def toggle_health(self) -> None:
+        """Have the stand-in become unhealthy, or healthy again."""
+        self.signal(signal.SIGUSR1)
+
     @property
     def root(self) -> Path:
         """Return its file system, as it sees it."""

@@ -8,6 +8,7 @@ identity that the token proves, and for no other.
 import asyncio
 import base64
 import contextlib
+import functools
 import hashlib
 import hmac
 import importlib
@@ -132,6 +133,7 @@ class Stream:
         self.istiod = istiod
         self.proxy: Proxy | None = None
         self.changed = asyncio.Event()
+        self.is_over = False
         self.names: dict[str, set[str]] = {}  #: by type; empty: all there are
         self.sent: dict[str, dict[str, Packed]] = {}
 
@@ -143,6 +145,12 @@ class Stream:
             self.proxy = read_node(node)
         self.names[kind] = names
         self.changed.set()
+
+    async def next_change(self) -> bool:
+        """Return once something may be to be sent; false if the stream is over."""
+        await self.changed.wait()
+        self.changed.clear()
+        return not self.is_over
 
     def due(self) -> Iterator[tuple[str, dict[str, Packed], dict[str, Packed]]]:
         """Yield what is to be sent: a type, its resources, and what was sent of it before."""
@@ -199,10 +207,16 @@ class Istiod:
         for stream in self._streams:
             stream.changed.set()
 
+    def close(self) -> None:
+        """End all streams."""
+        for stream in self._streams:
+            stream.is_over = True
+            stream.changed.set()
+
     def found(self, proxy: Proxy) -> Found:
         """Return what there is for an Envoy, by type and name."""
         made = {
-            kind: {name: _pack(kind, each) for name, each in by_name.items()}
+            kind: {name: _pack(kind, json.dumps(each)) for name, each in by_name.items()}
             for kind, by_name in resources(self.mesh, proxy).items()
         }
         table = (kubernetes(s.name, s.namespace, s.address) for s in self.mesh.services)
@@ -220,8 +234,7 @@ class Istiod:
             stream.request(request.type_url, names, request.node, refusal)
 
         async with self._serving(requests, context, take) as stream:
-            while await stream.changed.wait():
-                stream.changed.clear()
+            while await stream.next_change():
                 for kind, now, _ in stream.due():
                     yield DiscoveryResponse(
                         version_info=self._nonce(),
@@ -243,8 +256,7 @@ class Istiod:
             stream.request(request.type_url, names, request.node, refusal)
 
         async with self._serving(requests, context, take) as stream:
-            while await stream.changed.wait():
-                stream.changed.clear()
+            while await stream.next_change():
                 for kind, now, before in stream.due():
                     yield DeltaDiscoveryResponse(
                         nonce=self._nonce(),
@@ -308,9 +320,10 @@ class Istiod:
         return str(self._nonces)
 
 
-def _pack(kind: str, resource: Mapping[str, Any]) -> Packed:
+@functools.cache
+def _pack(kind: str, resource: str) -> Packed:
     packed = Packed()
-    ParseDict({"@type": kind, **resource}, packed)
+    ParseDict({"@type": kind, **json.loads(resource)}, packed)
     return packed
 
 
@@ -340,4 +353,5 @@ async def serving(istiod: Istiod, address: str, hosts: Mapping[int, str]) -> Asy
     try:
         yield
     finally:
-        await server.stop(None)
+        istiod.close()
+        await server.stop(1)

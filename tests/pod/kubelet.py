@@ -10,6 +10,7 @@ ephemeral containers, pods that are changed while they run.
 
 import asyncio
 import contextlib
+import itertools
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -22,6 +23,8 @@ from tests.pod.probing import Verdict, ask
 MINIMUM_GRACE_SECONDS: Final = 2.0
 BACKOFF_SECONDS: Final = 10.0
 LONGEST_BACKOFF_SECONDS: Final = 300.0
+#: How often a kubelet looks its containers over.
+RELIST_SECONDS: Final = 1.0
 #: The exit code of a container that could not be started.
 START_FAILED: Final = 128
 #: Of a hook after the start: a kubelet waits for it for ever.
@@ -274,6 +277,10 @@ class Kubelet:
         """Probe as long as it makes sense; return whether a startup probe has passed."""
         results: list[bool] = []
         due = time.monotonic() + probe.initial_delay_seconds
+        # whoever is not ready at once is asked again when the kubelet looks its containers over
+        pauses = itertools.chain(
+            [RELIST_SECONDS] if kind == "readiness" else [], itertools.repeat(probe.period_seconds)
+        )
         while True:
             await asyncio.sleep(due - time.monotonic())
             verdict = await self._ask(probe.handler, process, probe.timeout_seconds)
@@ -291,7 +298,7 @@ class Kubelet:
                 # on its own: the container's end cancels this probe
                 self._tasks.create_task(self._stop(status, deadline, ()))
                 return False
-            due += probe.period_seconds
+            due += next(pauses)
 
     def _set_ready(self, status: Status, *, ready: bool) -> None:
         if ready != status.ready:

@@ -19,7 +19,6 @@ NAME_TABLE: Final = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 NETWORK: Final = f"{PREFIX}.extensions.filters.network"
 TLS: Final = f"{PREFIX}.extensions.transport_sockets.tls.v3"
 OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-ALPN: Final = "istio"
 TRUST_DOMAIN: Final = "cluster.local"
 INBOUND_PORT, OUTBOUND_PORT = 15006, 15001
 #: Where Envoy's connections to the application come from. Source: traffic-capture.md section 6.2.
@@ -35,7 +34,8 @@ class Service(NamedTuple):
     port: int
     target_port: int
     speaks_http: bool = True
-    is_plain: bool = False  #: without mutual TLS
+    is_plain: bool = False  #: clients come without mutual TLS
+    lets_plain_in: bool = False  #: and sidecars of it let them
     namespace: str = "default"
     endpoints: tuple[str, ...] = ()  #: addresses of ready pods
 
@@ -117,7 +117,7 @@ def _outbound_cluster(service: Service) -> Json:
         cluster.update(_same_protocol())
     if not service.is_plain:
         sni = f"outbound_.{service.port}_._.{service.host}"
-        cluster["transport_socket"] = _tls("UpstreamTlsContext", sni=sni)
+        cluster["transport_socket"] = _tls("UpstreamTlsContext", {}, sni=sni)
     return cluster
 
 
@@ -155,15 +155,20 @@ def _virtual_inbound(mesh: Mesh, proxy: Proxy) -> Json:
     if proxy.is_transparent:
         cluster = "InboundTransparentCluster"
         filters.insert(1, "original_src")
-    mutual = {"transport_protocol": "tls", "application_protocols": [ALPN]}
-    socket = _tls("DownstreamTlsContext", require_client_certificate=True)
+    mutual = {"transport_protocol": "tls"}
+    socket = _tls(
+        "DownstreamTlsContext",
+        # clients of HTTP say which one they speak
+        {"alpn_protocols": ["h2", "http/1.1"]},
+        require_client_certificate=True,
+    )
     chains = [
         {"filter_chain_match": mutual, "transport_socket": socket, **_http(cluster, client=True)}
     ]
     for port in sorted({each.target_port for each in mesh.services if not each.speaks_http}):
         match = {"destination_port": port, **mutual}
         chains.append({"filter_chain_match": match, "transport_socket": socket, **_tcp(cluster)})
-    for port in sorted({each.target_port for each in mesh.services if each.is_plain}):
+    for port in sorted({each.target_port for each in mesh.services if each.lets_plain_in}):
         match = {"destination_port": port, "transport_protocol": "raw_buffer"}
         chains.append({"filter_chain_match": match, **_http(cluster)})
     return {
@@ -232,11 +237,11 @@ def _tcp(cluster: str) -> Json:
     return {"filters": [{"name": "tcp", "typed_config": proxy}]}
 
 
-def _tls(context: str, **more: Any) -> Json:  # noqa: ANN401 - JSON
+def _tls(context: str, common: Json, **more: Any) -> Json:  # noqa: ANN401 - JSON
     """Return mutual TLS, with what the agent's SDS calls by these names."""
     member = {"san_type": "URI", "matcher": {"prefix": f"spiffe://{TRUST_DOMAIN}/"}}
     common = {
-        "alpn_protocols": [ALPN],
+        **common,
         "tls_certificate_sds_secret_configs": [secret("default")],
         "combined_validation_context": {
             "default_validation_context": {"match_typed_subject_alt_names": [member]},

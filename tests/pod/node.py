@@ -1,13 +1,11 @@
 """A node for tests: a network namespace with a bridge, and the network namespaces of its pods.
 
-Whoever stands in it, by `Node.entered`, is what a kubelet is on its node: its sockets are the
-node's. Nothing has a name, and nothing is left; see agent/demo/process.py.
+Whoever stands on it is what a kubelet is on its node: its sockets are the node's. Nothing has a
+name, and nothing is left; see agent/demo/process.py.
 """
 
 import asyncio
 import contextlib
-import ctypes
-import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -15,9 +13,8 @@ from typing import Final, NamedTuple
 
 from pyroute2 import IPRoute
 
-from agent.demo.process import Namespace, namespace
+from agent.demo.process import Namespace, entered, namespace
 
-CLONE_NEWNET: Final = 0x40000000
 BRIDGE: Final = "cni0"
 ADDRESS: Final = "10.244.7.1"
 NAME: Final = "node"
@@ -39,22 +36,9 @@ class Node:
         self.inside = inside
         self.address = ADDRESS
         self._numbers = count(2)
-        #: pyroute2 wants a thread without an event loop, namespaces die with the thread that made
-        #: them: one thread for all.
+        #: pyroute2 wants a thread without an event loop, and a namespace dies with the thread that
+        #: made it: one thread for all.
         self._maker = maker
-
-    @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
-        """Have this thread's new sockets, and its children, in the node's network."""
-        before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        after = os.open(f"/proc/{self.inside.holder}/ns/net", os.O_RDONLY)
-        try:
-            _enter(after)
-            yield
-        finally:
-            _enter(before)
-            os.close(before)
-            os.close(after)
 
     @contextlib.asynccontextmanager
     async def sandbox(self, sysctls: Mapping[str, str]) -> AsyncIterator[Sandbox]:
@@ -94,17 +78,13 @@ def _address(netlink: IPRoute, interface: str, ip: str) -> None:
     netlink.addr("add", index=index, address=ip, prefixlen=24)
 
 
-def _enter(descriptor: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(descriptor, CLONE_NEWNET) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, f"setns: {os.strerror(error)}")
-
-
 @contextlib.contextmanager
-def node() -> Iterator[Node]:
-    """Yield a node without pods; nothing of it is left afterwards."""
-    with namespace() as inside:
+def standing_on_a_node() -> Iterator[Node]:
+    """Yield a node that this thread stands on; nothing of it is left afterwards.
+
+    Call it where no event loop runs.
+    """
+    with namespace() as inside, entered(inside.holder):
         with inside.netlink() as netlink:
             netlink.link("add", ifname=BRIDGE, kind="bridge")
             _address(netlink, BRIDGE, ADDRESS)
