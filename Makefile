@@ -20,9 +20,10 @@ test: .venv/ready system test-tools .venv/libiptc
 test-browser: .venv/ready system browser
 	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
 
-# Draws far more than `make test` does: here, configurations for each backend of traffic capture.
+# Draws far more than `make test` does: configurations for each backend of traffic capture, and
+# twenty times as many hostile requests to the status port.
 FUZZ_EXAMPLES ?= 1000
-FUZZ_TESTS := tests/netns/test_iptables_packets_explained.py
+FUZZ_TESTS := tests/netns/test_iptables_packets_explained.py tests/process/test_status_fuzz.py
 fuzz: .venv/ready system
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout=0 $(FUZZ_TESTS) $(PYTEST_ARGS)
 

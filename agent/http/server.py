@@ -12,20 +12,18 @@ Source: performance.md, decision 7; status-lifecycle.md sections 3.1 and 3.3.
 """
 
 import asyncio
-import errno
 import logging
-import os
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final, NamedTuple, cast
 
-from agent.errors import SystemRefusedError
 from agent.http import parser
-from agent.http.crowd import BUSY, STALLED, WAITING, Crowd
+from agent.http.crowd import BUSY, WAITED_FOR, Crowd
 from agent.http.message import Headers, Reply, Request, frame, refusal, render_head
 from agent.http.parser import Refusal, RequestParser
+from agent.http.port.server import bind
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +58,8 @@ class Limits(NamedTuple):
     close_seconds: float = 1.0
 
 
-class StalledError(Exception):
-    """A client does not read its reply."""
+class GoneError(Exception):
+    """A client is not there any more, or does not read its reply."""
 
 
 @asynccontextmanager
@@ -85,7 +83,7 @@ async def listening(
     Raises:
         SystemRefusedError: the port is taken, or may not be used.
     """
-    sock = _bind(port, name)
+    sock = bind(port, name)
     tasks = asyncio.TaskGroup()
     await tasks.__aenter__()
     state = _Server(handle, tasks, common, limits)
@@ -101,38 +99,6 @@ async def listening(
         await state.close()
         # Without the error that ends the block: it is not one of these tasks'.
         await tasks.__aexit__(None, None, None)
-
-
-def _bind(port: int, name: str) -> socket.socket:
-    """Return a socket on all addresses, of IPv4 alone where the kernel has no IPv6."""
-    try:
-        try:
-            return _bound(socket.AF_INET6, "::", port)
-        except OSError as error:
-            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
-                raise
-            return _bound(socket.AF_INET, "0.0.0.0", port)  # noqa: S104 -- specified, 3.1
-    except OSError as error:
-        reason = os.strerror(error.errno or 0).lower()
-        hint = f"; find its holder with 'ss -ltnp sport = :{port}'"
-        raise SystemRefusedError(
-            f"port {port}, needed by the {name}: {reason}"
-            + (hint if error.errno == errno.EADDRINUSE else "")
-        ) from error
-
-
-def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        sock.bind((host, port))
-        sock.listen()  # now, so that a taken port is known now
-    except BaseException:
-        sock.close()
-        raise
-    return sock
 
 
 class _Server:
@@ -156,7 +122,7 @@ class _Server:
         """Admit a connection, if need be in place of another one."""
         if len(self.crowd) >= self.limits.connections:
             self.crowd.first_to_go().drop()
-        self.crowd.put(connection, WAITING)
+        self.crowd.add(connection, connection.peer)
 
     def remove(self, connection: "_Connection") -> None:
         """Forget a connection."""
@@ -175,8 +141,9 @@ class _Server:
     async def close(self) -> None:
         """End all connections; replies under way get a moment."""
         self.is_closing = True
-        for connection in self.crowd.members(WAITING):
-            connection.drop()
+        for connection in self.crowd.members():
+            if connection.is_idle:
+                connection.drop()
         try:
             async with asyncio.timeout(self.limits.close_seconds):
                 if self.crowd:
@@ -200,6 +167,11 @@ class _Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self._arrival is not None
+
     # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -208,8 +180,8 @@ class _Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=0)
         sock = self._transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._peer = self._transport.get_extra_info("peername")[0]
-        self._parser = RequestParser(self._server.limits.request, self._peer)
+        self.peer = self._transport.get_extra_info("peername")[0]
+        self._parser = RequestParser(self._server.limits.request, self.peer)
         if self._server.is_closing:
             self._transport.abort()
             return
@@ -268,7 +240,7 @@ class _Connection(asyncio.BufferedProtocol):
             asyncio.get_running_loop().create_future()
         )
         self._arrival = arrival
-        self._server.crowd.put(self, WAITING)
+        self._server.crowd.move(self, WAITED_FOR)
         self._look()
         if self._at_end or self._parser.is_over or self._server.is_closing:
             self._wake(None)
@@ -293,7 +265,7 @@ class _Connection(asyncio.BufferedProtocol):
         if self._arrival is None:
             return
         self._stop_timer()
-        self._server.crowd.put(self, BUSY)
+        self._server.crowd.move(self, BUSY)
         if not self._arrival.done():
             self._arrival.set_result(request)
         self._arrival = None
@@ -326,11 +298,11 @@ class _Connection(asyncio.BufferedProtocol):
                     break
                 if not await self._answer(request):
                     break
-        except StalledError:
-            log.debug("! client %s takes nothing", self._peer)
+        except GoneError:
+            log.debug("! client %s takes nothing", self.peer)
             self.drop()
         except Exception:
-            log.exception("request from %s failed", self._peer)
+            log.exception("request from %s failed", self.peer)
             if not self._head_sent:
                 self._transport.write(self._refusal(500))
         finally:
@@ -371,25 +343,27 @@ class _Connection(asyncio.BufferedProtocol):
         self._head_sent = True
         view = memoryview(data)
         for start in range(0, len(view), WRITE_BYTES):
+            if self._transport.is_closing():
+                raise GoneError
             self._transport.write(view[start : start + WRITE_BYTES])
             if self._written:
                 await self._until_written(self._written)
 
     async def _until_written(self, written: asyncio.Future[None]) -> None:
-        self._server.crowd.put(self, STALLED)
+        self._server.crowd.move(self, WAITED_FOR)
         try:
             async with asyncio.timeout(self._server.limits.stall_seconds):
                 await written
         except TimeoutError:
-            raise StalledError from None
-        self._server.crowd.put(self, BUSY)
+            raise GoneError from None
+        self._server.crowd.move(self, BUSY)
 
     async def _linger(self) -> None:
         """Take in what the client still sends, so that it sees the refusal before a reset."""
         with suppress(OSError):  # its reset may have come before the loop looks
             self._transport.write_eof()
         if not self._at_end:
-            self._server.crowd.put(self, WAITING)
+            self._server.crowd.move(self, WAITED_FOR)
             self._arrival = arrival = asyncio.get_running_loop().create_future()
             self._start_timer(LINGER_SECONDS, self.drop)
             await arrival

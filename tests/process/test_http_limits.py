@@ -56,6 +56,23 @@ async def test_clients_that_do_not_read_make_room_before_those_that_are_being_an
     assert slow.result().status == 200
 
 
+async def test_a_newcomer_has_time_to_ask_though_others_come_who_do_not_read() -> None:
+    async def handle(request: Request) -> Reply:
+        return Reply(200, endless()) if request.target == "/endless" else await echo(request)
+
+    async with listening(handle, port=0, name="s", limits=Limits(connections=4)) as port:
+        deaf = [await stuck_client(port) for _ in range(4)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        deaf += [await stuck_client(port) for _ in range(3)]
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+        for client in deaf:
+            client.close()
+        writer.close()
+
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+
+
 async def endless() -> AsyncGenerator[bytes, None]:
     while True:
         yield b"x" * 65536

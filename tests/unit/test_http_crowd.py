@@ -1,12 +1,14 @@
 """Who makes room in a crowd."""
 
-from agent.http.crowd import BUSY, STALLED, WAITING, Crowd
+from agent.http.crowd import BUSY, WAITED_FOR, Crowd
 
 
-def crowd(**groups: int) -> Crowd[str]:
+def crowd(*peers: str, **groups: int) -> Crowd[str]:
+    """Return a crowd of members by name, of the peers given first and of one peer otherwise."""
     found: Crowd[str] = Crowd()
-    for name, group in groups.items():
-        found.put(name, group)
+    for (name, group), peer in zip(groups.items(), (*peers, *["peer"] * 9), strict=False):
+        found.add(name, peer)
+        found.move(name, group)
     return found
 
 
@@ -18,32 +20,36 @@ def order_of_going(members: Crowd[str]) -> list[str]:
     return gone
 
 
-def test_who_has_not_asked_goes_before_who_does_not_read_and_that_one_before_the_busy() -> None:
-    members = crowd(a=BUSY, b=STALLED, c=WAITING, d=BUSY, e=STALLED, f=WAITING)
+def test_whom_we_wait_for_goes_before_who_waits_for_us() -> None:
+    members = crowd(a=BUSY, b=WAITED_FOR, c=BUSY, d=WAITED_FOR)
 
-    assert order_of_going(members) == ["c", "f", "b", "e", "a", "d"]
+    assert members.members() == ["a", "b", "c", "d"]
+    assert order_of_going(members) == ["b", "d", "a", "c"]
+
+
+def test_nobody_pushes_out_anybody_but_themselves() -> None:
+    members = crowd(
+        "many", "many", "one", "many", a=BUSY, b=BUSY, c=WAITED_FOR, d=BUSY, e=WAITED_FOR
+    )
+
+    assert order_of_going(members)[:2] == ["a", "b"]
 
 
 def test_a_member_is_in_one_group_and_the_latest_there() -> None:
-    members = crowd(a=STALLED, b=STALLED)
+    members = crowd(a=WAITED_FOR, b=WAITED_FOR)
 
-    members.put("a", STALLED)
-    members.put("b", BUSY)
+    members.move("a", WAITED_FOR)
+    members.move("b", BUSY)
 
     assert len(members) == 2
     assert order_of_going(members) == ["a", "b"]
 
 
-def test_groups_are_told_apart() -> None:
-    members = crowd(a=BUSY, b=WAITING, c=STALLED)
+def test_who_is_gone_stays_so() -> None:
+    members = crowd(a=BUSY, b=BUSY)
 
-    assert members.members(WAITING) == ["b"]
-    assert members.members() == ["b", "c", "a"]
+    members.remove("a")
+    members.remove("a")
+    members.move("a", BUSY)
 
-
-def test_whoever_is_not_there_may_leave() -> None:
-    members = crowd(a=BUSY)
-
-    members.remove("b")
-
-    assert len(members) == 1
+    assert members.members() == ["b"]

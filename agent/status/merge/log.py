@@ -36,15 +36,17 @@ class Account:
         self._metrics.count("scrapes_total")
 
     def missing(self, target: Target, error: Exception, *, source: str) -> None:
-        """Note that a page is not there."""
-        if self._is_due(str(target)):
+        """Note that a page is not there; its query may be the caller's, and is not told."""
+        path = target.path.partition("?")[0]
+        if self._is_due(f"{source} {target.port} {path} is missing"):
+            reason = error.reason if isinstance(error, HttpError) else error
             # Quoted, so that a path with line breaks cannot forge log lines.
             log.warning(
                 "metrics are missing source=%s port=%d path=%r reason=%s",
                 source,
                 target.port,
-                target.path,
-                error,
+                path,
+                reason,
             )
         self._failed(source)
 
@@ -57,7 +59,8 @@ class Account:
             is_whole = True
         except (HttpError, ValueError) as error:
             if self._is_due(f"{source} breaks off"):
-                log.warning("metrics break off source=%s reason=%s", source, error)
+                reason = error.reason if isinstance(error, HttpError) else error
+                log.warning("metrics break off source=%s reason=%s", source, reason)
         finally:
             if not is_whole:
                 self._failed(source)

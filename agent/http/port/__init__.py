@@ -1,0 +1,1 @@
+"""A port on every address."""
