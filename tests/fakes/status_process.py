@@ -34,8 +34,18 @@ class Running:
         return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
 
     def resident_kib(self) -> int:
+        return self._status("VmRSS")
+
+    def peak_kib(self) -> int:
+        """Return the most it had since the peak was cleared."""
+        return self._status("VmHWM")
+
+    def clear_peak(self) -> None:
+        Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
+
+    def _status(self, name: str) -> int:
         status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(re.findall(r"VmRSS:\s+(\d+)", status)[0])
+        return int(re.findall(rf"{name}:\s+(\d+)", status)[0])
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")
