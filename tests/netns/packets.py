@@ -9,6 +9,7 @@ do by lines of JSON.
 import ctypes
 import json
 import select
+import shlex
 import socket
 import subprocess
 import sys
@@ -228,7 +229,7 @@ class _Worker:
         found = []
         for command, text in commands:
             done = subprocess.run(
-                command.split(), input=text, capture_output=True, text=True, check=False
+                shlex.split(command), input=text, capture_output=True, text=True, check=False
             )
             found.append((done.returncode, done.stdout + done.stderr))
         return found

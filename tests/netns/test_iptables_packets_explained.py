@@ -5,7 +5,10 @@ be the one foretold. FUZZ_EXAMPLES sets how many configurations are drawn for ea
 """
 
 import os
+import shlex
+import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import Final, TypeVar
 
@@ -32,6 +35,7 @@ from iptables.nft.listing import parse_listing
 from iptables.nft.text import transaction
 from iptables.options import FLAGS
 from iptables.plan import plan
+from tests.netns.namespaces import ROOT
 from tests.netns.packets import ADDRESSES, PEER_PORT, PORTS, Arrival, Packet, Wire, version, wired
 from tests.property.strategies_iptables import comma, flag, switch
 
@@ -40,7 +44,12 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 #: Configurations for each backend, and packets for each of them.
 EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", "30"))
 PACKETS: Final = 8
-BACKENDS: Final = ("nft", "legacy", "native")
+WITHOUT_IPTC: Final = pytest.mark.skipif(
+    find_spec("iptc") is None and not os.environ.get("CI"),
+    reason="needs python-iptables: make test, or pip install '.[libiptc]'",
+)
+BACKENDS: Final = ("nft", "legacy", "native", pytest.param("libiptc", marks=WITHOUT_IPTC))
+LIBIPTC: Final = shlex.join((sys.executable, f"{ROOT}/tests/fakes/libiptc.py"))
 FAMILIES: Final[tuple[Family, ...]] = (4, 6)
 
 LOCAL: Final = frozenset(["::6", *(mine for pair in ADDRESSES.values() for mine in pair)])
@@ -173,7 +182,10 @@ def apply(wire: Wire, backend: str, config: CaptureConfig) -> None:
         empty = "*raw\nCOMMIT\n*mangle\nCOMMIT\n*nat\nCOMMIT\n"
         commands = [(f"{tool}-legacy-restore", empty) for tool in ("iptables", "ip6tables")]
     tools = {4: f"iptables-{backend}-restore", 6: f"ip6tables-{backend}-restore"}
-    commands += [(f"{tools[family]} --noflush", text) for family, text in texts.items()]
+    if backend == "libiptc":
+        commands += [(f"{LIBIPTC} {family}", text) for family, text in texts.items()]
+    else:
+        commands += [(f"{tools[family]} --noflush", text) for family, text in texts.items()]
     wire.run(*commands)
 
 
@@ -196,7 +208,8 @@ def installed(wire: Wire, backend: str, config: CaptureConfig) -> dict[Family, C
         (text,) = wire.run(("nft -s -n list ruleset", ""))
         found = listed_chains(parse_listing(text), [plan(config, *captured)], {})
         return {4: found, 6: found}
-    tools = {4: f"iptables-{backend}-save", 6: f"ip6tables-{backend}-save"}
+    variant = "legacy" if backend == "libiptc" else backend
+    tools = {4: f"iptables-{variant}-save", 6: f"ip6tables-{variant}-save"}
     texts = wire.run(*((tools[family], "") for family in captured))
     by_family: dict[Family, Chains] = {4: {}, 6: {}}
     for number, text in zip(captured, texts, strict=True):
