@@ -83,7 +83,7 @@ function kindRow(history, last, [kind, name, what, marked]) {
   return h("tr", { key: kind },
     h("th", { scope: "row" }, name, " ", said ?? h("span", { class: "what" }, what)),
     h("td", null, drawing(last.time, steps, refused, highest, `${name}: ${count(recent)} lately, ${count(last.counts[kind])} in all`)),
-    h("td", { class: "number extra" }, highest ? count(Math.round(highest * 10) / 10) : "–"),
+    h("td", { class: "number extra" }, highest ? count(Math.max(Math.round(highest), 1)) : "–"),
     h("td", { class: "number" }, count(recent)),
     h("td", { class: "number" }, count(last.counts[kind])));
 }
