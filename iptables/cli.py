@@ -35,15 +35,15 @@ INVALID_STATUS: Final = 126  # ditto: the repair controller of Istio CNI looks f
 DIFFERENT_STATUS: Final = 2  # of --plan
 RESOLV_CONF: Final = "/etc/resolv.conf"
 SUMMARY: Final = (
-    "Captures the traffic of this network namespace for Envoy: programs the packet filter,\n"
-    "or with --cleanup-only removes what it programmed.\n\n"
-    "Variables without a flag: ENVOY_USER (istio-proxy), the proxy's user where no uid is given;\n"
-    "ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR (127.0.0.1/32), what counts as localhost;\n"
-    "ISTIO_OUTBOUND_OWNER_GROUPS (*) and ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE, groups whose\n"
-    "outbound traffic is captured, or not; DRY_RUN_FILE_PATH, a file for a dry run's transcript;\n"
-    f"{config.ALL_IDENTITIES} (false), loopback calls of every proxy identity\n"
-    "are captured, not only those of the first;\n"
-    f"{config.DNS_EXCLUSIONS} (false), what is excluded from capture is excluded from\n"
+    "Captures the traffic of this network namespace for Envoy: programs the packet filter, or "
+    "with --cleanup-only removes what it programmed.\n\n"
+    "Variables without a flag: ENVOY_USER (istio-proxy), the proxy's user where no uid is given; "
+    "ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR (127.0.0.1/32), what counts as localhost; "
+    "ISTIO_OUTBOUND_OWNER_GROUPS (*) and ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE, groups whose "
+    "outbound traffic is captured, or not; DRY_RUN_FILE_PATH, a file for a dry run's transcript; "
+    f"{config.ALL_IDENTITIES} (false), loopback calls of every proxy identity "
+    "are captured, not only those of the first; "
+    f"{config.DNS_EXCLUSIONS} (false), what is excluded from capture is excluded from "
     "DNS capture too."
 )
 

@@ -25,18 +25,18 @@ FLAGS: Final = (
     Flag("keep", "bool", default=False, help="leave the pod running until Ctrl-C"),
     *GLOBAL_FLAGS,
 )
-HELP: Final = """\
-Show the agent at work, with a real Envoy, in some ten seconds.
-
-A node and a pod, joined, are made of throw-away network namespaces. In the pod traffic is captured,
-agent and Envoy run as uid 1337 without capabilities, and an application answers. The demo asks the
-kubelet's questions, sends requests both ways, and ends the agent with requests under way. Each line
-shows what was done, what was expected, what was seen, and the milliseconds it took. Nothing is left
-afterwards, and outside of the namespaces nothing changes.
-
-Needs root: it makes network and mount namespaces. Exit code: 0 if everything was as expected, 1 if
-something differs, 130 after Ctrl-C and 143 after SIGTERM, 255 if it cannot run here. With --keep,
-Ctrl-C is the usual end."""
+HELP: Final = (
+    "Show the agent at work, with a real Envoy, in some ten seconds.\n\n"
+    "A node and a pod, joined, are made of throw-away network namespaces. In the pod traffic is "
+    "captured, agent and Envoy run as uid 1337 without capabilities, and an application answers. "
+    "The demo asks the kubelet's questions, sends requests both ways, and ends the agent with "
+    "requests under way. Each line shows what was done, what was expected, what was seen, and the "
+    "milliseconds it took. Nothing is left afterwards, and outside of the namespaces nothing "
+    "changes.\n\n"
+    "Needs root: it makes network and mount namespaces. Exit code: 0 if everything was as "
+    "expected, 1 if something differs, 130 after Ctrl-C and 143 after SIGTERM, 255 if it cannot "
+    "run here. With --keep, Ctrl-C is the usual end."
+)
 NEEDED: Final = (
     "agent demo needs root with CAP_NET_ADMIN and CAP_SYS_ADMIN, to make network and mount "
     "namespaces and to capture traffic in them"
