@@ -8,7 +8,7 @@ import contextlib
 import shutil
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -198,18 +198,21 @@ def names(services: Sequence[Service], istiod: str) -> dict[str, str]:
     return {f"{ISTIOD}.cluster.local": istiod, f"{OTHER_ISTIOD}": istiod, **known}
 
 
-def new_directory() -> Path:
-    """Return a directory that every user may enter."""
+@contextlib.contextmanager
+def new_directory() -> Iterator[Path]:
+    """Yield a directory that every user may enter, and remove it."""
     made = Path(tempfile.mkdtemp(prefix="mesh-agent-cluster-", dir=VOLUMES))
     made.chmod(0o755)
-    return made
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made)
 
 
 @contextlib.asynccontextmanager
 async def cluster(made: Node, services: Sequence[Service]) -> AsyncIterator[Cluster]:
     """Yield a cluster without pods on a node; nothing of it is left afterwards."""
-    directory = new_directory()
-    try:
+    with new_directory() as directory:
         istiod = Istiod(Root(), Tokens())
         found = Cluster(made, istiod, directory)
         async with (
@@ -218,5 +221,3 @@ async def cluster(made: Node, services: Sequence[Service]) -> AsyncIterator[Clus
         ):
             found.serve(*services)
             yield found
-    finally:
-        shutil.rmtree(directory)

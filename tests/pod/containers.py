@@ -58,7 +58,10 @@ class Process:
     async def spawn(
         self, argv: Sequence[str], *, stdin: int | None = None
     ) -> asyncio.subprocess.Process:
-        """Return a program started in the container, as its user; its output is a pipe."""
+        """Return a program started in the container, as its user; `terminate` kills it.
+
+        Its output is a pipe.
+        """
         spec = {**self._spec, "argv": list(argv)}
         return await asyncio.create_subprocess_exec(
             *RUNTIME,
@@ -76,7 +79,7 @@ class Process:
         try:
             output, _ = await program.communicate()
         except asyncio.CancelledError:
-            program.kill()
+            program.terminate()
             await program.wait()
             raise
         return program.returncode or 0, output.decode(errors="replace").strip()

@@ -16,8 +16,8 @@ SUFFIXES: Final[Mapping[str, int]] = {
     "M": 10**6,
     "G": 10**9,
 }
-#: `$(NAME)`, or `$$(NAME)`, which stands for the text `$(NAME)`.
-REFERENCE: Final = re.compile(r"\$(\$?)\(([A-Za-z_][\w.\-]*)\)")
+#: `$(NAME)`, or `$$`, which stands for one `$`.
+REFERENCE: Final = re.compile(r"\$\$|\$\(([^)]*)\)")
 #: Added to every container, for the API server's service.
 SERVICE_LINKS: Final = {
     "KUBERNETES_SERVICE_HOST": "10.96.0.1",
@@ -96,12 +96,9 @@ def escape(value: str) -> str:
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
     """Return a text with its references to variables replaced; unknown ones stay."""
-
-    def replace(found: re.Match[str]) -> str:
-        whole, escaped, name = found[0], found[1], found[2]
-        return whole[1:] if escaped else environ.get(name, whole)
-
-    return REFERENCE.sub(replace, text)
+    return REFERENCE.sub(
+        lambda found: "$" if found[0] == "$$" else environ.get(found[1], found[0]), text
+    )
 
 
 def environment(placed: Placed, container: Container, image: Mapping[str, str]) -> dict[str, str]:

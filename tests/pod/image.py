@@ -88,9 +88,11 @@ def tls_context(directory: Path) -> ssl.SSLContext:
 def prepare_tree(directory: Path) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Make a tree that looks like the image's; return it as an image's layers."""
     root, usr, site = directory / "root", directory / "usr", directory / "site-packages"
-    for path in (root / "tmp", root / "usr", usr / "local/bin", root / PREFIX[1:] / "bin", site):
+    own = (root / PREFIX[1:] / "bin", usr / "local/bin", site)
+    for path in (*own, *(root / name for name in ("tmp", "usr", "run", "var"))):
         path.mkdir(parents=True)
     (root / "tmp").chmod(0o1777)
+    (root / "var/run").symlink_to("/run")
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
         if Path("/", name).is_symlink():
             (root / name).symlink_to(f"usr/{name}")

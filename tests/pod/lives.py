@@ -132,7 +132,7 @@ async def loading(peer: Pod, service: Service) -> AsyncIterator[Load]:
         yield load
     finally:
         with contextlib.suppress(ProcessLookupError):
-            program.kill()
+            program.terminate()
         await program.wait()
 
 
