@@ -36,6 +36,7 @@ COMMANDS = {
     "help": ("agent.cli", "help_command", (), "print help on a command"),
 }
 USAGE_ERROR = 255
+LAST_STREAM = 2
 SIGNALLED = 128  # what a shell adds to a signal's number
 #: These leave in good order when they are interrupted, and take care of it themselves.
 ORDERLY = ("istio-iptables", "istio-clean-iptables", "xds", "demo")
@@ -43,6 +44,8 @@ ORDERLY = ("istio-iptables", "istio-clean-iptables", "xds", "demo")
 
 def main(argv: "Sequence[str]") -> int:
     """Run the command that the words name; return the exit code."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        _open_missing()
     for number in (_signal.SIGINT, _signal.SIGTERM):
         _signal.signal(number, _end)
     name, rest = (argv[1], list(argv[2:])) if len(argv) > 1 else ("help", [])
@@ -64,6 +67,18 @@ def main(argv: "Sequence[str]") -> int:
     except KeyboardInterrupt:
         code = SIGNALLED + _signal.SIGINT
     return code
+
+
+def _open_missing() -> None:
+    """Have all three standard streams: else what is opened first stands in for a missing one."""
+    last = os.open(os.devnull, os.O_RDWR)
+    while last <= LAST_STREAM:
+        os.set_inheritable(last, True)  # noqa: FBT003 - its only argument
+        last = os.open(os.devnull, os.O_RDWR)
+    os.close(last)
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for good
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def _end(number: int, frame: object) -> None:
@@ -95,11 +110,19 @@ def _find(words: list[str]) -> tuple[str, list[str]]:
 
 def leave(code: int) -> None:
     """End the process at once: taking the interpreter apart takes 4 ms and frees nothing."""
+    said = ""
     try:
         sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:  # whoever read has gone
+    except BrokenPipeError:  # whoever read has seen enough
         code = code or 1
+    except OSError as error:
+        code = code or 1
+        said = f"Error: standard output: {(error.strerror or '').lower()}\n"
+    try:
+        sys.stderr.write(said)
+        sys.stderr.flush()
+    except OSError:  # nobody to tell
+        pass
     os._exit(code)
 
 

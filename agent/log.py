@@ -8,6 +8,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, Protocol, TextIO
 
 from agent.errors import SettingsError
@@ -126,7 +127,8 @@ class Levels:
 def flush() -> None:
     """Write out what handlers still hold; called before the process leaves by the short way."""
     for handler in logging.getLogger().handlers:
-        handler.flush()
+        with suppress(OSError):  # full, or nobody reads it: no reason to end otherwise
+            handler.flush()
 
 
 def _open(target: str) -> TextIO:

@@ -1,10 +1,12 @@
 """Writes log lines and the one error line; `logging` alone would cost more than `wait` does."""
 
-import sys
+import os
 import time
 
 from agent.request.log_line import is_written, render
 from agent.request.settings import CommandError, LogSettings
+
+STREAMS = {"stdout": 1, "stderr": 2}
 
 
 class Log:
@@ -33,15 +35,16 @@ class Log:
 
     def fail(self, error: CommandError) -> None:
         """Tell the user on stderr, and whoever reads the log."""
-        sys.stderr.write(f"Error: {error}\n")
+        _append("stderr", f"Error: {error}\n")
         self.write("error", str(error))
 
 
 def _append(target: str, text: str) -> None:
-    if target in ("stdout", "stderr"):
-        stream = sys.stdout if target == "stdout" else sys.stderr
-        stream.write(text)
-        stream.flush()
+    if target in STREAMS:
+        try:  # noqa: SIM105 - contextlib takes a millisecond
+            os.write(STREAMS[target], text.encode(errors="replace"))
+        except OSError:  # full, or nobody reads it: an Envoy that is ready is so all the same
+            pass
         return
     try:
         with open(target, "a", encoding="utf-8") as file:  # noqa: PTH123 - pathlib is slow to import

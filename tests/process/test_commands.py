@@ -1,6 +1,7 @@
 """The program itself, as a shell starts it."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,36 @@ def test_both_names_are_one_program() -> None:
     }
 
     assert len(outputs) == 1
+
+
+def closed(streams: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command by a shell that closes or redirects streams."""
+    command = f'exec "$@" {streams}'
+    return subprocess.run(
+        ["sh", "-c", command, "sh", sys.executable, "-m", "agent", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=Path(__file__).parents[2],
+        env={"PATH": os.environ["PATH"]},
+    )
+
+
+@pytest.mark.parametrize("streams", [">&-", "<&- >&- 2>&-", "2>&-"])
+def test_without_standard_streams_a_command_does_what_it_does(streams: str) -> None:
+    done = closed(streams, "version")
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_output_that_nobody_can_have_is_an_error_of_one_line() -> None:
+    done = closed(">/dev/full", "version")
+
+    assert (done.returncode, done.stderr) == (
+        1,
+        "Error: standard output: no space left on device\n",
+    )
 
 
 def test_version_refuses_an_unknown_format() -> None:

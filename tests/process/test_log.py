@@ -3,6 +3,8 @@
 import json
 import logging
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -117,6 +119,27 @@ def levels_of(document: dict[str, object], *scopes: str) -> list[str]:
     levels = document["levels"]
     assert isinstance(levels, dict)
     return [levels[scope] for scope in scopes]
+
+
+FULL = """
+import logging, os
+from agent import log
+from agent.scopes import LogSettings
+log.set_up(LogSettings({}))
+logging.warning("this goes nowhere")
+log.flush()
+os._exit(7)
+"""
+
+
+def test_a_log_that_cannot_be_written_ends_nothing() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", FULL],
+            check=False, stdout=full, stderr=subprocess.PIPE, cwd=Path(__file__).parents[2],
+        )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (7, b"")
 
 
 def test_levels_change_for_a_while(tmp_path: Path) -> None:

@@ -40,6 +40,17 @@ def test_wait_returns_at_the_first_200(capfd: pytest.CaptureFixture[str]) -> Non
     ]
 
 
+def test_a_log_that_cannot_be_written_does_not_fail_the_hook() -> None:
+    with scripted_server(READY) as server, Path("/dev/full").open("w") as full:
+        url = f"http://127.0.0.1:{server.port}/healthz/ready"
+        argv = [sys.executable, "-m", "agent", "wait", f"--url={url}"]
+        done = subprocess.run(
+            argv, check=False, stdout=full, stderr=full, timeout=30, cwd=Path(__file__).parents[2]
+        )
+
+    assert done.returncode == 0
+
+
 def test_a_reason_is_told_when_it_changes_not_when_it_grows_older(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
