@@ -25,6 +25,8 @@ RUNTIME: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("runt
 #: The link of a volume to its files; a new one replaces all of them at once.
 DATA: Final = "..data"
 ANNOUNCEMENT_SECONDS: Final = 20
+#: Where the stand-in for applications shows that it is well.
+HEALTHY: Final = "tmp/healthy"
 
 
 class Process:
@@ -46,9 +48,12 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
-    def toggle_health(self) -> None:
-        """Have the stand-in become unhealthy, or healthy again."""
+    async def toggle_health(self) -> None:
+        """Have the stand-in for an application become unhealthy, or healthy again."""
+        mark = self.root / HEALTHY
+        was_healthy = mark.exists()
         self.signal(signal.SIGUSR1)
+        await until(lambda: mark.exists() != was_healthy)
 
     @property
     def root(self) -> Path:

@@ -335,10 +335,13 @@ def read_node(node: Node) -> Proxy:
 
 
 @contextlib.asynccontextmanager
-async def serving(istiod: Istiod, address: str, hosts: Mapping[int, str]) -> AsyncIterator[None]:
-    """Serve on ports of an address, by TLS under a name for each."""
+async def serving(
+    istiod: Istiod, address: str, hosts: Mapping[int, str]
+) -> AsyncIterator[list[int]]:
+    """Serve on ports of an address, by TLS under a name for each; yield the ports."""
     server = grpc.aio.server()
     server.add_generic_rpc_handlers(istiod.handlers())
+    ports = []
     for port, host in hosts.items():
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = istiod.root.sign(key.public_key(), [x509.DNSName(host)])
@@ -348,10 +351,10 @@ async def serving(istiod: Istiod, address: str, hosts: Mapping[int, str]) -> Asy
             serialization.NoEncryption(),
         )
         secured = grpc.ssl_server_credentials([(private, certificate.encode())])
-        assert server.add_secure_port(f"{address}:{port}", secured) == port
+        ports.append(server.add_secure_port(f"{address}:{port}", secured))
     await server.start()
     try:
-        yield
+        yield ports
     finally:
         istiod.close()
         await server.stop(1)

@@ -19,7 +19,6 @@ from tests.pod.image import APPLICATION
 from tests.pod.mesh import Service
 from tests.pod.objects import HttpGet, Workload, application_ports, probers
 from tests.pod.probing import Verdict
-from tests.waiting import until
 
 #: Requests a second during a rolling restart.
 HTTP_LOAD: Final = ("fresh=30", "kept=40", "http2=30")
@@ -209,21 +208,18 @@ async def probe(pod: Pod, case: Case) -> dict[str, Probed]:
     asked = [(each, kind, one) for each in containers for kind, one in each.probes()]
     well = [await pod.kubelet.probe(each.name, one.handler) for each, _, one in asked]
     names = sorted({each.name for each, _, _ in asked})
-    await turn(pod, names, is_healthy=False)
+    await turn(pod, names)
     for (container, kind, one), healthy in zip(asked, well, strict=True):
         unhealthy = await pod.kubelet.probe(container.name, one.handler)
         direct = await directly(pod, case, container.name, KEYS[kind])
         found[f"{container.name} {kind}"] = Probed(healthy, unhealthy, direct)
-    await turn(pod, names, is_healthy=True)
+    await turn(pod, names)
     return found
 
 
-async def turn(pod: Pod, containers: Sequence[str], *, is_healthy: bool) -> None:
+async def turn(pod: Pod, containers: Sequence[str]) -> None:
     """Have stand-ins become unhealthy, or healthy again."""
-    for name in containers:
-        pod.process(name).toggle_health()
-    marks = [pod.process(name).root / "tmp/healthy" for name in containers]
-    await until(lambda: all(mark.exists() == is_healthy for mark in marks))
+    await asyncio.gather(*(pod.process(name).toggle_health() for name in containers))
 
 
 async def directly(pod: Pod, case: Case, container: str, key: str) -> Verdict | None:
