@@ -251,7 +251,7 @@ async def _translated(what: str, deadline: _Deadline) -> AsyncIterator[None]:
             yield
     except TimeoutError as error:
         # The system's own has an errno: what is not answered at all times out after minutes.
-        limit = "" if error.errno else f" after {deadline.seconds:g} s"
+        limit = "" if error.errno else f" after {round(deadline.seconds, 3):g} s"
         raise HttpError(what, f"timed out{limit}") from error
     except OSError as error:
         raise HttpError(what, _reason(error)) from error

@@ -1,8 +1,8 @@
 """Who is connected, what each is doing, and who goes where there is room for no more.
 
 One of whoever has the most connections goes, so that nobody pushes out anybody but themselves. Of
-theirs, those go first whom we wait for, be it for a request or until they read an answer; then
-those who wait for us; in either group the one that has been at it longest.
+theirs, those go first whom we wait for, be it for a request or until they read an answer, and those
+who may be gone; then those who wait for us; in either group the one that has been at it longest.
 """
 
 from typing import Generic, TypeVar

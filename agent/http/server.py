@@ -202,11 +202,12 @@ class _Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def eof_received(self) -> bool:
-        """Finish the answer to a client that only closed its own side."""
+        """Finish the answer to a client that only closed its own side; most are gone altogether."""
         self._at_end = True
         if self._arrival:
             self._wake(None)
         else:
+            self._server.crowd.move(self, WAITED_FOR)
             self._start_timer(HALF_CLOSED_SECONDS, self.drop)
         return True
 

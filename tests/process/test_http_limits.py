@@ -73,6 +73,32 @@ async def test_a_newcomer_has_time_to_ask_though_others_come_who_do_not_read() -
     assert answer.startswith(b"HTTP/1.1 200 OK")
 
 
+async def test_whoever_has_left_makes_room_before_who_waits_for_an_answer() -> None:
+    entered, leave = asyncio.Semaphore(0), asyncio.Event()
+
+    async def handle(request: Request) -> Reply:
+        if request.target == "/slow":
+            entered.release()
+            await leave.wait()
+        return await echo(request)
+
+    async with (
+        listening(handle, port=0, name="s", limits=Limits(connections=3)) as port,
+        asyncio.TaskGroup() as tasks,
+    ):
+        slow = tasks.create_task(fetch("GET", "127.0.0.1", port, "/slow", timeout_seconds=5))
+        await entered.acquire()
+        for _ in range(4):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+            await entered.acquire()
+            writer.close()
+            assert (await fetch("GET", "127.0.0.1", port, "/", timeout_seconds=5)).status == 200
+        leave.set()
+
+    assert slow.result().status == 200
+
+
 async def endless() -> AsyncGenerator[bytes, None]:
     while True:
         yield b"x" * 65536

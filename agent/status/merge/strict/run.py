@@ -14,11 +14,12 @@ from agent.status.merge.page.run import Sources, slices
 from agent.status.merge.strict.reader import Reader, Splitter
 from agent.status.merge.strict.union import Book, Streamed, Union
 
-#: Lines of a held page that are read in one go.
-LINES: Final = 256
-#: What is written in one go: so much, or as much as can be made in so long.
+#: Lines of a held page that are read in one go: a third of a millisecond.
+LINES: Final = 64
+#: What is written in one go: so much, or as much as can be made in so long. A probe takes some ten
+#: turns of the loop.
 PIECE_BYTES: Final = 32 * 1024
-TURN_SECONDS: Final = 0.002
+TURN_SECONDS: Final = 0.0005
 
 
 async def union(sources: Sources, account: Account) -> AsyncGenerator[bytes, None]:

@@ -25,8 +25,8 @@ CONFLICT: Final = "conflict"
 REPEATED: Final = "repeated_family"
 #: Names of families and their samples, of all sources together.
 NAMES: Final = 50_000
-#: Held samples that are written at once, in a millisecond or two.
-AT_ONCE: Final = 256
+#: Held samples that are written at once, in a third of a millisecond.
+AT_ONCE: Final = 64
 
 Dropped = Callable[[str], None]
 
