@@ -37,6 +37,7 @@ COMMANDS = {
 }
 USAGE_ERROR = 255
 LAST_STREAM = 2
+ENDINGS = (_signal.SIGINT, _signal.SIGTERM)
 SIGNALLED = 128  # what a shell adds to a signal's number
 #: These leave in good order when they are interrupted, and take care of it themselves.
 ORDERLY = ("istio-iptables", "istio-clean-iptables", "xds", "demo")
@@ -46,8 +47,9 @@ def main(argv: "Sequence[str]") -> int:
     """Run the command that the words name; return the exit code."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_missing()
-    for number in (_signal.SIGINT, _signal.SIGTERM):
+    for number in ENDINGS:
         _signal.signal(number, _end)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, ENDINGS)  # the image has them wait for this
     name, rest = (argv[1], list(argv[2:])) if len(argv) > 1 else ("help", [])
     if name not in COMMANDS:
         name, rest = _find(list(argv[1:]))

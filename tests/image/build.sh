@@ -61,7 +61,7 @@ inside() {
 # What a pod relies on. Nothing can be written there, so whatever is imported must have byte code.
 check() {
   test "$(buildah inspect --format '{{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.User}} {{.OCIv1.Config.WorkingDir}}' "$container")" \
-    = "[/usr/local/bin/pilot-agent] 1337:1337 /"
+    = "[/usr/bin/env --block-signal=TERM,INT /usr/local/bin/pilot-agent] 1337:1337 /"
   test "$(inside id -un)" = istio-proxy
   inside pilot-agent version
   inside envoy --version

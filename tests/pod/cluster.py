@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from agent.demo.observe import Reply, parse_reply
 from tests.fakes.ca import Root
 from tests.pod import image
-from tests.pod.cluster_dns import cluster_dns
+from tests.pod.cluster_dns import ClusterDns, cluster_dns
 from tests.pod.containers import Process, make_volumes
 from tests.pod.containers import Runtime as PodRuntime
 from tests.pod.environment import Placed
@@ -87,6 +87,7 @@ class Cluster:
         self.agent = image.agent_image(directory / "agent")
         self.application = image.application_image(self.agent, directory / "application")
         self.services: dict[str, Service] = {}
+        self.dns = ClusterDns({})
         self.behind_gateway = ""
         self._pods: list[Pod] = []
         self._numbers = count(1)
@@ -217,7 +218,7 @@ async def cluster(made: Node, services: Sequence[Service]) -> AsyncIterator[Clus
         found = Cluster(made, istiod, directory)
         async with (
             serving(istiod, made.address, ISTIOD_PORTS),
-            cluster_dns(made.address, names(services, made.address)),
+            cluster_dns(made.address, names(services, made.address)) as found.dns,
         ):
             found.serve(*services)
             yield found

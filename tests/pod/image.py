@@ -25,7 +25,8 @@ PREFIX: Final = "/opt/mesh-agent"
 SITE: Final = f"{PREFIX}/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 APPLICATION: Final = "/opt/application"
 SEARCH_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-ENTRYPOINT: Final = ("/usr/local/bin/pilot-agent",)
+#: Of the Dockerfile.
+ENTRYPOINT: Final = ("/usr/bin/env", "--block-signal=TERM,INT", "/usr/local/bin/pilot-agent")
 USER: Final = 1337
 #: Of the machine's /etc: name look-up, the dynamic linker, which iptables is meant.
 COPIED: Final = ("alternatives", "ld.so.cache", "ld.so.conf", "nsswitch.conf", "protocols")

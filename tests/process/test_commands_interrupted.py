@@ -68,6 +68,23 @@ def test_while_it_imports(
 
 
 @BOTH
+@pytest.mark.parametrize(("command", "code"), [("proxy", 0), ("wait", 128)])
+def test_before_its_interpreter_has_begun(number: signal.Signals, command: str, code: int) -> None:
+    """As the image's entry point has it: a signal waits for somebody to be there."""
+    blocked = ("env", f"--block-signal={number.value}")
+    signalled = ("sh", "-c", 'kill -"$0" $$; exec "$@"', str(number.value))
+    done = subprocess.run(
+        [*blocked, *signalled, sys.executable, "-m", "agent", command],
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        timeout=20,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (code and code + number, b"", b"")
+
+
+@BOTH
 def test_while_it_waits_for_an_answer(number: signal.Signals) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"--url=http://127.0.0.1:{server.getsockname()[1]}/"
