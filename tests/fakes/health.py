@@ -30,7 +30,9 @@ class Health:
 
 
 @asynccontextmanager
-async def health_server(health: Health, *, implements: bool = True) -> AsyncIterator[int]:
+async def health_server(
+    health: Health, *, implements: bool = True, host: str = "127.0.0.1"
+) -> AsyncIterator[int]:
     """Serve; yield the port. Without the service every call is UNIMPLEMENTED."""
     server = aio.server()
     if implements:
@@ -39,7 +41,7 @@ async def health_server(health: Health, *, implements: bool = True) -> AsyncIter
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service, {"Check": handler}),)
         )
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(f"[{host}]:0" if ":" in host else f"{host}:0")
     await server.start()
     try:
         yield port

@@ -1,6 +1,7 @@
 """The status server where addresses are what they are in a pod."""
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +11,13 @@ pytestmark = pytest.mark.root
 
 PRELUDE = """
 import asyncio, socket
+from pathlib import Path
+from urllib.parse import unquote
 from agent.status.probes import GrpcProbe, HttpProbe, TcpProbe
 from agent.status.settings import ProbeSettings
 from tests.fakes.health import SERVING, Health, health_server
 from tests.fakes.status import status_server
-from tests.fakes.web import Pages, web_server
+from tests.fakes.web import Pages, server_context, web_server
 from aiohttp import web
 
 """
@@ -48,29 +51,58 @@ def test_only_a_loopback_peer_may_end_the_pod() -> None:
     ]
 
 
-def test_probes_of_an_ipv6_pod_come_from_the_exempt_address() -> None:
+@pytest.mark.parametrize(
+    ("pod_ip", "source", "caller"),
+    [("10.9.9.1", "127.0.0.6", "10.9.9.1"), ("fd09::1", "::6", "fd09::1")],
+    ids=["IPv4", "IPv6"],
+)
+def test_probes_of_every_kind_come_from_the_exempt_address(
+    pod_ip: str, source: str, caller: str, tmp_path: Path
+) -> None:
+    """The pod has both families; the kubelet asks by either."""
     code = script(
-        """
+        f"""
         PATH = "/app-health/a/livez"
+        IP, SOURCE = "{pod_ip}", "{source}"
+
+        async def ask(probe):
+            async with status_server(probes=ProbeSettings({{PATH: probe}}, IP, SOURCE)) as status:
+                print(type(probe).__name__, (await status.ask(PATH, host="{caller}")).status)
 
         async def main():
-            pages = Pages({"/": web.Response()})
-            async with web_server(pages, host="fd09::1") as port:
-                for probe in (HttpProbe("/", port), TcpProbe(port)):
-                    probes = ProbeSettings({PATH: probe}, "fd09::1", "::6")
-                    async with status_server(probes=probes) as status:
-                        answer = await status.ask(PATH, host="::1")
-                        print(answer.status)
-            request = pages.requests[0]
-            print(request.remote, request.headers["Host"].startswith("[::1]:"))
+            pages = Pages({{"/": web.Response()}})
+            health = Health({{"": SERVING}})
+            async with (
+                web_server(pages, host=IP) as port,
+                web_server(pages, host=IP, tls=server_context(Path("{tmp_path}"), "http/1.1")) as tls,
+                health_server(health, host=IP) as grpc_port,
+            ):
+                await ask(HttpProbe("/", port))
+                await ask(HttpProbe("/", tls, is_tls=True))
+                await ask(TcpProbe(port))
+                await ask(GrpcProbe(grpc_port))
+            print({{request.remote for request in pages.requests}})
+            print(pages.requests[0].host == url(port))
+            print(SOURCE in unquote(health.peers[0]))
+
+        def url(port):
+            return f"[{pod_ip}]:{{port}}" if ":" in IP else f"{pod_ip}:{{port}}"
 
         asyncio.run(main())
         """
     )
-    with namespace("fd09::1/128", "::6/128") as pod:
+    with namespace("10.9.9.1/32", "fd09::1/128", "::6/128") as pod:
         lines = pod.python(code).splitlines()
 
-    assert lines == ["200", "200", "::6 True"]
+    assert lines == [
+        "HttpProbe 200",
+        "HttpProbe 200",
+        "TcpProbe 200",
+        "GrpcProbe 200",
+        f"{{'{source}'}}",
+        "True",
+        "True",
+    ]
 
 
 def test_the_server_listens_without_ipv6() -> None:

@@ -225,6 +225,24 @@ async def test_a_page_may_be_over_https_whoever_has_signed_it(tmp_path: Path) ->
     assert applications[0].requests[0].version == (1, 1)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_sources_may_listen_on_either_family(host: str) -> None:
+    """A pod of IPv6 alone has Envoy and application on ::1."""
+    envoy = Pages({"/stats/prometheus": page(ENVOY)})
+    application = Pages({"/metrics": page(APPLICATION)})
+    async with (
+        web_server(envoy, host=host) as envoy_port,
+        web_server(application, host=host) as port,
+        status_server(
+            scrape=ScrapeSettings(envoy_port=envoy_port, targets=(Target(port, "/metrics"),))
+        ) as status,
+    ):
+        response = await status.ask("/metrics", host=host)
+
+    assert response.body.decode().endswith(ENVOY + APPLICATION)
+    assert failures(response) == []
+
+
 async def test_a_redirect_may_lead_to_https(tmp_path: Path) -> None:
     there = Pages({"/metrics": page(APPLICATION)})
     async with web_server(there, tls=server_context(tmp_path)) as port:
