@@ -72,9 +72,10 @@ def test_probes_of_every_kind_come_from_the_exempt_address(
         async def main():
             pages = Pages({{"/": web.Response()}})
             health = Health({{"": SERVING}})
+            context = server_context(Path("{tmp_path}"), "http/1.1")
             async with (
                 web_server(pages, host=IP) as port,
-                web_server(pages, host=IP, tls=server_context(Path("{tmp_path}"), "http/1.1")) as tls,
+                web_server(pages, host=IP, tls=context) as tls,
                 health_server(health, host=IP) as grpc_port,
             ):
                 await ask(HttpProbe("/", port))
