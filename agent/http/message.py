@@ -97,7 +97,7 @@ class Reply(NamedTuple):
     #: and always closed, so that its clean-up happens even where nothing of it is sent.
     body: bytes | AsyncGenerator[bytes, None] = b""
     headers: Headers = ()
-    #: Called once the reply was handed to the kernel.
+    #: Called once the reply was handed to the kernel, or its client is gone.
     then: Callable[[], None] | None = None
 
 

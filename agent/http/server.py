@@ -312,6 +312,13 @@ class _Connection(asyncio.BufferedProtocol):
     async def _answer(self, request: Request) -> bool:
         """Write the reply; return whether the connection goes on."""
         reply = await self._server.handle(request)
+        try:
+            return await self._write_reply(request, reply)
+        finally:
+            if reply.then:
+                reply.then()
+
+    async def _write_reply(self, request: Request, reply: Reply) -> bool:
         framing = frame(request, reply, is_closing=self._server.is_closing)
         head = self._server.head(reply.status, (*reply.headers, *framing.headers))
         if isinstance(reply.body, bytes):
@@ -322,8 +329,6 @@ class _Connection(asyncio.BufferedProtocol):
                 await self._write(head)
                 if framing.has_body:
                     await self._write_pieces(first, pieces, is_chunked=framing.is_chunked)
-        if reply.then:
-            reply.then()
         return framing.goes_on
 
     async def _write_pieces(

@@ -250,3 +250,19 @@ async def test_an_upgrade_is_ignored_and_the_connection_ends() -> None:
 
     assert bodies(raw) == [b"GET /a 0"]
     assert b"Connection: close" in raw
+
+
+async def test_the_callback_comes_though_the_client_leaves_in_the_middle() -> None:
+    called = asyncio.Event()
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        while True:
+            yield b"x" * 65536
+
+    async def handle(_: Request) -> Reply:
+        return Reply(200, pieces(), then=called.set)
+
+    async with listening(handle, port=0, name="test server") as port:
+        async with stream("GET", "127.0.0.1", port, "/", timeout_seconds=5) as incoming:
+            await anext(incoming)
+        await called.wait()
