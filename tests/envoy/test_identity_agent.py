@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from agent.demo.files import program
 from agent.demo.process import Namespace, Output, namespace
@@ -41,6 +42,23 @@ connection = http.client.HTTPSConnection("127.0.0.1", 8443, context=context)
 connection.request("GET", "/")
 names = connection.sock.getpeercert()["subjectAltName"]
 print(json.dumps([connection.getresponse().status, names]))
+"""
+#: The same of the merged metrics, with a certificate or without.
+SCRAPE: Final = """
+import http.client, ssl, sys
+context = ssl.create_default_context(cafile=sys.argv[1] + "/root-cert.pem")
+context.check_hostname = False
+if len(sys.argv) > 2:
+    context.load_cert_chain(sys.argv[1] + "/cert-chain.pem", sys.argv[1] + "/key.pem")
+connection = http.client.HTTPSConnection("127.0.0.1", 15092, context=context)
+try:
+    connection.request("GET", "/stats/prometheus")
+    answer = connection.getresponse()
+except OSError:
+    print("refused")
+else:
+    print(answer.status, answer.getheader("content-type"))
+    print(answer.read().decode())
 """
 
 
@@ -99,6 +117,7 @@ def pod() -> Iterator[Pod]:
                         "CA_ROOT_CA": str(directory / "ca-root.pem"),
                         "OUTPUT_CERTS": str(directory / "out"),
                         "ECC_SIGNATURE_ALGORITHM": "ECDSA",
+                        "ENVOY_SECURE_MERGED_METRICS_PORT": "15092",
                     },
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -161,3 +180,16 @@ def test_no_child_is_left(pod: Pod) -> None:
     names = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pod.inside.processes()]
 
     assert not [name for name in names if b"agent.identity" in name]
+
+
+def test_merged_metrics_are_there_over_mutual_tls(pod: Pod) -> None:
+    """cases.md M11."""
+    label, _, text = pod.run(
+        sys.executable, "-c", SCRAPE, str(pod.directory / "out"), "with"
+    ).stdout.partition("\n")
+    refused = pod.run(sys.executable, "-c", SCRAPE, str(pod.directory / "out")).stdout
+
+    assert label == "200 text/plain; version=0.0.4; charset=utf-8"
+    names = {family.name for family in text_string_to_metric_families(text)}
+    assert {"istio_agent_scrapes", "envoy_server_live"} <= names
+    assert refused == "refused\n"
