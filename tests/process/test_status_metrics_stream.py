@@ -8,6 +8,7 @@ from aiohttp import web
 
 from agent.http.client import stream
 from agent.status.merge.admission import PER_PEER
+from agent.status.merge.client import time_limits
 from tests.fakes.scraped import (
     APPLICATION,
     ENVOY,
@@ -166,6 +167,24 @@ async def test_a_hanging_application_costs_nothing_of_a_large_envoy_page() -> No
 
         assert text == body
         assert failures(response) == [f'{{type="application"}} {len(applications)}']
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        ("", (None, None)),
+        ("inf", (None, None)),
+        ("10", (9.0, 9.9)),
+        ("1.5", (0.75, 1.4625)),
+        ("0", (0.0, 0.0)),
+        ("-1", (0.0, 0.0)),
+        ("nan", (0.0, 0.0)),
+    ],
+)
+def test_time_is_left_for_what_has_answered(
+    text: str, limits: tuple[float | None, float | None]
+) -> None:
+    assert time_limits(text) == limits
 
 
 async def test_an_application_that_stops_in_the_middle_costs_only_itself() -> None:

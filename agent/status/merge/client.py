@@ -59,7 +59,7 @@ def time_limits(text: str) -> TimeLimits:
         return TimeLimits()
     if not seconds > 0:
         return TimeLimits(0.0, 0.0)
-    return TimeLimits(seconds - min(seconds / 5, 1.0), seconds - min(seconds / 40, 0.1))
+    return TimeLimits(seconds - min(seconds / 2, 1.0), seconds - min(seconds / 40, 0.1))
 
 
 def source_headers(request: Request, allowed: frozenset[str]) -> Headers:
