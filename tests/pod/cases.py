@@ -19,6 +19,20 @@ HERE: Final = Path(__file__).parent
 REFERENCE: Final = HERE.parents[2] / "shared/data/injected-pods"
 #: What a case is named after, of ours: the second pod is none.
 OWN: Final = ("everything", "hold", "tproxy", "gateway", "work", "work-classic")
+#: Of these, what the reference has nothing like.
+OWN_ALONE: Final = ("everything", "hold", "work-classic")
+#: Those of the reference that differ from the others most; the others run with a built image.
+DISTINCT: Final = (
+    "gateway",
+    "hello",
+    "hello-classic",
+    "hello-cni",
+    "hello-probes",
+    "hello-tproxy",
+    "job",
+    "native-sidecar",
+    "traffic-annotations",
+)
 #: Manifests of the reference that are also injected by us, native or not.
 ROUND_TRIPS: Final = {"hello": "true", "hello-probes": "false", "job": "true", "gateway": "false"}
 #: Ports that services mean, beside 80.
@@ -63,13 +77,18 @@ def round_trips() -> Iterator[tuple[str, Workload]]:
 def all_cases() -> tuple[dict[str, Case], Workload]:
     """Return what is to be run by name, and the second pod of every proof.
 
-    With the image's file system also what differs little from another.
+    Without a built image only what differs most, to be quick: where the reference is there, that
+    stands for what is like it of ours.
     """
-    ours = own()
-    workloads = {**reference(), **{name: ours[name] for name in OWN}}
+    ours, found = own(), reference()
+    chosen = {name: ours[name] for name in OWN}
     if os.environ.get("POD_IMAGE_ROOT"):
-        workloads.update(round_trips())
-    cases = (case(number, *each) for number, each in enumerate(workloads.items(), 1))
+        chosen.update(found)
+        chosen.update(round_trips())
+    elif found:
+        chosen = {name: ours[name] for name in OWN_ALONE}
+        chosen.update({name: found[name] for name in DISTINCT})
+    cases = (case(number, *each) for number, each in enumerate(chosen.items(), 1))
     return {each.name: each for each in cases}, ours["peer"]
 
 

@@ -14,10 +14,11 @@ from tests.fakes.dns_messages import reply_to
 
 
 class ClusterDns(asyncio.DatagramProtocol):
-    """A nameserver; `names` may change."""
+    """A nameserver."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = dict(names)
+        self.knows_nothing_for: set[str] = set()  #: addresses of clients
         self._transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -26,7 +27,7 @@ class ClusterDns(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, peer: tuple[str, int]) -> None:
         asked = dns.message.from_wire(data).question[0]
         address = self.names.get(asked.name.to_text(omit_final_dot=True).lower())
-        if address is None:
+        if address is None or peer[0] in self.knows_nothing_for:
             reply = reply_to(data, rcode=dns.rcode.NXDOMAIN, flags=dns.flags.AA)
         elif asked.rdtype == dns.rdatatype.A:
             reply = reply_to(data, f"5 A {address}", flags=dns.flags.AA)

@@ -176,7 +176,6 @@ class Istiod:
         self.mesh = Mesh()
         self.refusals: list[str] = []  #: by Envoys
         self.identities: list[str] = []  #: of certificates, in the order of their requests
-        self.serials: dict[str, int] = {}  #: of the last certificate of each
         self._streams: set[Stream] = set()
         self._nonces = 0
         for name in MODULES:
@@ -313,7 +312,6 @@ class Istiod:
         name = x509.UniformResourceIdentifier(account.identity)
         leaf = self.root.sign(csr.public_key(), [name], seconds=request.validity_duration)
         self.identities.append(account.identity)
-        self.serials[account.identity] = x509.load_pem_x509_certificate(leaf.encode()).serial_number
         made: bytes = RESPONSE(cert_chain=[leaf, self.root.pem]).SerializeToString()
         return made
 
