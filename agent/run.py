@@ -10,6 +10,7 @@ import asyncio
 import gc
 import logging
 import os
+import signal
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -26,7 +27,7 @@ from agent.lifecycle.plan import draw
 from agent.lifecycle.process import Envoy
 from agent.lifecycle.run import LifecycleSettings, Supervisor, Surroundings
 from agent.metrics import Family, Metrics
-from agent.process import build
+from agent.process import ENDINGS, build
 from agent.settings import Settings
 from agent.status import run as status
 from agent.status.settings import StatusSettings
@@ -103,10 +104,20 @@ async def _run(start: Start, mark: Callable[[str], None]) -> int:
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(_serve(start, supervisor, metrics, mark))
             code = await supervisor.run()
+            for number in ENDINGS:  # the exit code is known; a late one would take its place
+                asyncio.get_running_loop().remove_signal_handler(number)  # else its end does
+                signal.signal(number, signal.SIG_IGN)
             serving.cancel()
     except BaseExceptionGroup as group:
-        raise group.exceptions[0] from None  # the first to fail stopped the others
+        raise _first(group) from None
     return code
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return the failure that stopped the others, however many groups it was in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _supervisor(start: Start, metrics: Metrics) -> Supervisor:

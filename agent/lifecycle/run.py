@@ -203,9 +203,12 @@ class Supervisor:
         try:
             yield
         finally:
-            # A late one must not take the place of the exit code that is known by now.
+            # A late one must not take the place of the exit code that is known by now. Blocking it
+            # is not enough: threads that were begun meanwhile would get it.
             signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
-            for number in (*SIGNAL_NAMES, *FORWARDED, signal.SIGCHLD):
+            for number in SIGNAL_NAMES:
+                loop.add_signal_handler(number, _ignore)  # until the loop's end
+            for number in (*FORWARDED, signal.SIGCHLD):
                 loop.remove_signal_handler(number)
             orphanage.close()
 
@@ -335,3 +338,7 @@ class Supervisor:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def _ignore() -> None:
+    """Take no notice of a signal, where its default would be the end."""

@@ -118,6 +118,21 @@ def test_a_second_sigterm_ends_it_at_once() -> None:
         assert envoys(made) == []
 
 
+def test_signals_that_go_on_to_the_very_end_do_not_change_its_code() -> None:
+    with started() as made:
+        agent = made.agent
+        assert agent
+        made.terminate()
+        wait_until_draining(made)
+
+        def has_ended() -> bool:
+            agent.terminate()
+            return agent.poll() is not None
+
+        block_until(has_ended)
+        assert made.ended() == "exit 0"
+
+
 def test_draining_first_makes_sigterm_quick() -> None:
     with started() as made:
         drained = made.inside.run(
@@ -205,6 +220,17 @@ def test_a_directory_that_cannot_be_written_is_told_in_one_line() -> None:
     assert said.startswith("Error: etc/istio/proxy/")
     assert "cannot be written by uid 1337" in said
     assert said.count("\n") == 1
+
+
+def test_resources_that_are_not_there_are_told_in_one_line() -> None:
+    with pod() as made:
+        made.environ["AGENT_LOCAL_XDS"] = "/nowhere"
+        made.start_agent()
+
+        assert made.ended() == "exit 255", made.log_text()
+        assert envoys(made) == []
+        assert "\nError: AGENT_LOCAL_XDS='/nowhere': No such file" in made.log_text()
+        assert "Traceback" not in made.log_text()
 
 
 def test_a_grpc_bootstrap_that_cannot_be_written_is_told_in_one_line() -> None:
