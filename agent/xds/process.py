@@ -1,15 +1,18 @@
-"""This process's allocator.
+"""This process's memory: when it is given back.
 
 Source: performance.md, "gRPC and the allocator" and rule 8.
 """
 
 import asyncio
+import gc
 from typing import Any, Final
 
 M_MMAP_THRESHOLD: Final = -3
 MMAP_THRESHOLD_BYTES: Final = 65536
 LARGE_BYTES: Final = 1_000_000
 TRIM_AFTER_SECONDS: Final = 0.2
+#: After a stream, by when its tasks are gone too.
+COLLECT_AFTER_SECONDS: Final = 1.0
 
 
 class Allocator:
@@ -23,6 +26,7 @@ class Allocator:
     def __init__(self) -> None:
         self._trim: Any = None
         self._later: asyncio.TimerHandle | None = None
+        self._collecting = False
 
     def prepare(self) -> None:
         """Fix the threshold; called before the first message, when Envoy has its configuration."""
@@ -49,6 +53,20 @@ class Allocator:
             self._later.cancel()
         loop = asyncio.get_running_loop()
         self._later = loop.call_later(TRIM_AFTER_SECONDS, self._trim_now)
+
+    def ended(self) -> None:
+        """Say that a stream has ended; what it held is given back soon.
+
+        Tasks that were cancelled keep their frames, and with them the call, in cycles: until these
+        are collected, which may take hours, gRPC does not close the connection.
+        """
+        if not self._collecting:
+            self._collecting = True
+            asyncio.get_running_loop().call_later(COLLECT_AFTER_SECONDS, self._collect)
+
+    def _collect(self) -> None:
+        self._collecting = False
+        gc.collect()
 
     def _trim_now(self) -> None:
         if self._trim is not None:

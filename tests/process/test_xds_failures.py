@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 from pathlib import Path
 
@@ -258,6 +259,33 @@ async def test_envoy_is_watched_while_the_control_plane_is_dialled(tmp_path: Pat
 
             assert await call.status() == (grpc.StatusCode.OK, "")
             await b.counts.reach(ENVOY_CANCELLED)
+
+
+@pytest.mark.slow
+async def test_no_connection_outlives_its_stream(tmp_path: Path) -> None:
+    """Section 2.5, whoever has ended it; gRPC leaves that to the collector of garbage."""
+    async with (
+        control_plane() as plane,
+        link(plane.port) as between,
+        bench(tmp_path, between.address) as b,
+    ):
+        for side in ("Envoy", "control plane"):
+            call = b.client.open(Kind.DELTA)
+            await call.send(write_request(Kind.DELTA, CLUSTER))
+            stream = await plane.accept()
+            await stream.send(response(Kind.DELTA, CLUSTER))
+            await call.receive()
+            between.disconnected.clear()
+            gc.disable()
+            try:
+                if side == "Envoy":
+                    call.cancel()
+                else:
+                    stream.end()
+
+                await asyncio.wait_for(between.disconnected.wait(), 10)
+            finally:
+                gc.enable()
 
 
 async def test_a_connection_is_begun_before_envoy_comes(tmp_path: Path) -> None:

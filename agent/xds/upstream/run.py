@@ -342,6 +342,7 @@ class UpstreamBackend:
 
     def closed(self, session: RelayedSession) -> None:
         """Take note that a session is over."""
+        self.allocator.ended()
         if self._session is session:
             self._session = None
 
