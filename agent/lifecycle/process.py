@@ -62,7 +62,8 @@ def spawn(
 ) -> Envoy:
     """Start Envoy and return it; call from the main thread, whose end the kernel watches.
 
-    Envoy inherits stdout, stderr, working directory and limits; stdin is empty.
+    Envoy inherits stdout, stderr, working directory and limits; stdin is empty. Its process group
+    is its own: Ctrl-C, or an init that signals all of a group, would end it without a drain.
 
     Args:
         binary: path of the executable.
@@ -79,7 +80,10 @@ def spawn(
             "set binaryPath in PROXY_CONFIG, or install Envoy there"
         )
     if not os.access(binary, os.X_OK):
-        raise EnvoyError(f"Envoy binary {binary!r}: not executable by uid {os.geteuid()}")
+        raise EnvoyError(
+            f"Envoy binary {binary!r}: not executable by uid {os.geteuid()}; "
+            "correct its mode, or set binaryPath in PROXY_CONFIG"
+        )
     tool = _find(PARENT_DEATH, environ.get("PATH") or os.defpath)
     if not tool:
         raise EnvoyError(f"{PARENT_DEATH} not found in PATH; install util-linux")
@@ -91,6 +95,7 @@ def spawn(
             [PARENT_DEATH, "--pdeathsig", "KILL", *become, "--", *check, binary, *arguments],
             environ,
             file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+            setpgroup=0,
             setsigmask=[],
         )
     except OSError as error:

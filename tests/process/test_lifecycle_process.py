@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -125,6 +126,15 @@ def test_envoy_has_every_variable(odd: dict[str, str], capfd: pytest.CaptureFixt
 
     pairs = (line.split("=", 1) for line in capfd.readouterr().out.split("\0") if line)
     assert {name: value for name, value in pairs if name not in ("PWD", "SHLVL", "_")} == environ
+
+
+def test_a_signal_to_the_agents_process_group_does_not_reach_envoy() -> None:
+    envoy = spawn("/bin/sleep", ["60"], os.environ)
+    try:
+        assert os.getpgid(envoy.pid) == envoy.pid
+    finally:
+        envoy.send(signal.SIGKILL)
+        envoy.reap()
 
 
 @pytest.mark.root
