@@ -7,7 +7,7 @@ Source: bootstrap.md sections 3.1, 4.4, 5.1 and 7; performance.md, recommended s
 """
 
 # pathlib would cost 5 ms before Envoy is spawned:
-# ruff: noqa: PTH103, PTH105, PTH108, PTH119, PTH120, PTH123, PTH208
+# ruff: noqa: PTH103, PTH105, PTH108, PTH112, PTH119, PTH120, PTH123, PTH208
 
 import errno
 import os
@@ -45,7 +45,7 @@ class Gate:
         self._owner = owner
         self._rest = memoryview(text.encode())
         self._pipe = -1
-        _make_parent(path)
+        _make_parent(path, owner)
         try:
             _remove_leftovers(path)
             _write(self._plain, text, mode=0o600, owner=owner)
@@ -137,7 +137,7 @@ def write_atomic(
     Raises:
         BootstrapError: the directory is not writable, or full.
     """
-    _make_parent(path)
+    _make_parent(path, owner)
     temporary = _temporary(path)
     try:
         _write(temporary, text, mode=mode, owner=owner)
@@ -185,10 +185,14 @@ def _read(path: str) -> str:
         return file.read()
 
 
-def _make_parent(path: str) -> None:
+def _make_parent(path: str, owner: tuple[int, int] | None) -> None:
+    """Make the directory where it is missing; whoever owns what is in it has to get there."""
     directory = os.path.dirname(path) or "."
+    is_missing = not os.path.isdir(directory)
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
+        if is_missing and owner:
+            os.chown(directory, *owner)
     except OSError as error:
         raise _refused(path, error) from error
 

@@ -235,8 +235,17 @@ def test_a_directory_taken_away_is_an_error(
 def test_the_files_belong_to_the_user_envoy_runs_as(path: Path) -> None:
     make_gate(str(path), "{}", owner=(NOBODY, NOBODY))
 
-    owners = {(each.stat().st_uid, each.stat().st_gid) for each in path.parent.iterdir()}
-    assert owners == {(NOBODY, NOBODY)}
+    made = [path.parent, *path.parent.iterdir()]
+    assert {(each.stat().st_uid, each.stat().st_gid) for each in made} == {(NOBODY, NOBODY)}
+
+
+@pytest.mark.skipif(not is_root(), reason="as above")
+def test_a_directory_that_is_there_keeps_its_owner(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+
+    write_atomic(str(path), "{}", owner=(NOBODY, NOBODY))
+
+    assert (path.parent.stat().st_uid, path.stat().st_uid) == (os.getuid(), NOBODY)
 
 
 def test_a_file_is_written_whole_or_not_at_all(path: Path) -> None:
