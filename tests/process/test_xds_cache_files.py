@@ -15,6 +15,7 @@ from agent.xds.cache.files import ASIDE, FILE, FORMAT, UNVERSIONED, Store
 from agent.xds.cache.ledger import Accept, Drop, Stage
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.resources import CLUSTER
+from tests.fakes.limits import no_more_bytes
 
 NODE = "sidecar~10.0.0.1~pod.ns~ns.svc.cluster.local"
 #: Keeps one set, has half of another on disk, says so, and waits to be killed.
@@ -211,6 +212,23 @@ def test_what_fails_is_undone(filled: Path) -> None:
 
     assert kept is not None
     assert (kept.at, kept.size) == (5.0, 11)
+
+
+def test_what_is_kept_on_a_full_disk_can_be_served(filled: Path) -> None:
+    """Also where the last agent was killed before all of it was accepted."""
+    with store(filled) as opened:
+        opened.apply(accepted(2, b"not accepted")[:1], 6.0)
+    with no_more_bytes(), store(filled) as opened:
+        kept = opened.load()
+        with pytest.raises(sqlite3.Error):
+            opened.apply(accepted(1, b"another"), 7.0)
+    with store(filled) as opened:
+        opened.apply(accepted(2, b"another")[1:], 8.0)
+        without = opened.load()
+
+    assert kept is not None
+    assert kept.snapshot.resources[CLUSTER]["one"].body == b"the content"
+    assert without is None  # what was staged by another agent is not there to be accepted
 
 
 def test_a_part_of_what_is_not_known_is_nothing(filled: Path) -> None:

@@ -36,11 +36,12 @@ SETTINGS: Final = (
     "PRAGMA locking_mode = EXCLUSIVE",
     "PRAGMA temp_store = MEMORY",
     "PRAGMA cache_size = -1024",  # KiB
-    # The volume may be in memory: what is not used is given back.
-    "PRAGMA auto_vacuum = FULL",
     "PRAGMA journal_size_limit = 0",
 )
 SCHEMA: Final = (
+    # The volume may be in memory: what is not used is given back.
+    "PRAGMA auto_vacuum = FULL",
+    "BEGIN",
     "CREATE TABLE about (node TEXT NOT NULL, at REAL NOT NULL)",
     "CREATE TABLE type (id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, accepted INTEGER)",
     """CREATE TABLE resource (
@@ -87,6 +88,7 @@ class Store:
         self._node = node
         self._types: dict[str, int] = {}
         self._staged: set[int] = set()
+        self._has_leftovers = True  #: perhaps, of streams that are no more
         os.makedirs(directory, DIRECTORY_MODE, exist_ok=True)  # noqa: PTH103 - as everywhere here
         os.chmod(directory, DIRECTORY_MODE)  # noqa: PTH101 - whatever the umask is
         try:
@@ -108,6 +110,7 @@ class Store:
         if not database.in_transaction:
             database.execute("BEGIN")
         try:
+            self._tidy()
             for change in changes:
                 self._apply(change)
             if now is not None:
@@ -143,18 +146,17 @@ class Store:
             for line in SETTINGS:
                 database.execute(line)
             self._check(database)
-            database.execute("DELETE FROM resource WHERE push < 0")  # of streams that are no more
         except BaseException:
             database.close()
             raise
         self._types = dict(database.execute("SELECT url, id FROM type"))
         self._staged.clear()
+        self._has_leftovers = True
         return database
 
     def _check(self, database: sqlite3.Connection) -> None:
         """Make sure that the database is ours, after making it where it is new."""
         if database.execute("SELECT 1 FROM sqlite_schema").fetchone() is None:
-            database.execute("BEGIN")
             for line in SCHEMA:
                 database.execute(line)
             database.execute("INSERT INTO about VALUES (?, 0)", (self._node,))
@@ -194,6 +196,12 @@ class Store:
                 self._drop(self._type(type_url))
             case _:
                 assert_never(change)
+
+    def _tidy(self) -> None:
+        """Remove leftovers; not before something is written, as a full disk can still be read."""
+        if self._has_leftovers:
+            self._database.execute("DELETE FROM resource WHERE push < 0")
+            self._has_leftovers = False
 
     def _stage(self, stage: Stage) -> None:
         push, kind, type_url, raw = stage
