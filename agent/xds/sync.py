@@ -9,13 +9,15 @@ Times are monotonic seconds. Source: xds-identity-dns.md sections 2.8, 2.14 and 
 """
 
 import itertools
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from agent.xds.discovery import Request, Response
 from agent.xds.resources import HEALTH
 
 if TYPE_CHECKING:
     from agent.xds.inventory import Change
+
+T = TypeVar("T")
 
 SYNCED: Final = "SYNCED"
 NOT_SENT: Final = "NOT SENT"
@@ -132,10 +134,15 @@ class SyncTable:
         return state
 
 
+def take(waiting: dict[str, T], nonce: str) -> tuple[T, tuple[T, ...]]:
+    """Take what a nonce belongs to, and what waited before it and will not be answered any more."""
+    before = list(itertools.takewhile(lambda each: each != nonce, waiting))
+    passed_over = tuple(waiting.pop(each) for each in before)
+    return waiting.pop(nonce), passed_over
+
+
 def _answer(state: TypeState, request: Request, now: float) -> Answer:
-    before = list(itertools.takewhile(lambda nonce: nonce != request.nonce, state.waiting))
-    passed_over = tuple(state.waiting.pop(nonce) for nonce in before)
-    push = state.waiting.pop(request.nonce)
+    push, passed_over = take(state.waiting, request.nonce)
     if request.error is None:
         answer = state.accepted = Answer(push, now, None, passed_over)
     else:

@@ -67,8 +67,7 @@ class Envoy:
             )
             raw = sotw.SerializeToString()
             gone = []
-        stage = self._ledger.responded(read_response(raw), raw)
-        self.changes += [stage] if stage else []
+        self.changes += self._ledger.responded(read_response(raw), raw)
         self._unanswered[type_url].append((nonce, there, gone))
 
     def answer(self, type_url: str, *, accepts: bool) -> None:

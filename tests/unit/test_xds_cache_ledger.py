@@ -39,8 +39,8 @@ class Stream:
         raw = write_request(self.kind, type_url, version=version, nonce=nonce, error=error)
         return self.ledger.requested(raw + message(*more))
 
-    def tell(self, type_url: str, nonce: str) -> Stage | None:
-        """Return how a response is staged."""
+    def tell(self, type_url: str, nonce: str) -> list[Change]:
+        """Return what follows from a response."""
         raw = write_response(self.kind, type_url, version="1", nonce=nonce, resources=())
         return self.ledger.responded(read_response(raw), raw)
 
@@ -53,10 +53,10 @@ def stream(request: pytest.FixtureRequest) -> Stream:
 
 def test_a_response_counts_once_it_is_accepted(stream: Stream) -> None:
     assert stream.ask(CLUSTER) == []
-    stage = stream.tell(CLUSTER, "n1")
+    (stage,) = stream.tell(CLUSTER, "n1")
     accepted = stream.ask(CLUSTER, version="1", nonce="n1")
 
-    assert stage is not None
+    assert isinstance(stage, Stage)
     assert (stage.push, stage.kind, stage.type_url) == (1, stream.kind, CLUSTER)
     assert read_response(stage.raw).nonce == "n1"
     assert accepted == [Accept(1, CLUSTER, replaces=True)]
@@ -148,10 +148,41 @@ def test_the_end_discards_what_is_unanswered(stream: Stream) -> None:
     assert stream.ledger.closed() == []
 
 
+def test_an_answer_discards_what_came_before_and_was_not_answered(stream: Stream) -> None:
+    stream.ask(CLUSTER)
+    for nonce in ("n1", "n2", "n3"):
+        stream.tell(CLUSTER, nonce)
+
+    assert stream.ask(CLUSTER, nonce="n2") == [Discard(1), Accept(2, CLUSTER, replaces=True)]
+    assert stream.ask(CLUSTER, nonce="n1") == []
+    assert stream.ask(CLUSTER, nonce="n3", error="no") == [Discard(3)]
+
+
+def test_where_two_wait_with_one_nonce_neither_is_kept_nor_what_follows(stream: Stream) -> None:
+    """An ACK of the first would pass for one of the second, which is perhaps refused."""
+    stream.ask(CLUSTER)
+    stream.tell(CLUSTER, "n")
+
+    assert stream.tell(CLUSTER, "n") == [Discard(1)]
+    assert stream.ask(CLUSTER, nonce="n") == []
+    assert stream.tell(CLUSTER, "m") == []
+    assert stream.ask(CLUSTER, nonce="m") == []
+
+
+def test_a_nonce_that_was_answered_may_be_used_again(stream: Stream) -> None:
+    stream.ask(CLUSTER)
+    for push in (1, 2):
+        stream.tell(CLUSTER, "n")
+        (change,) = stream.ask(CLUSTER, nonce="n")
+
+        assert isinstance(change, Accept)
+        assert change.push == push
+
+
 def test_a_secret_is_never_kept(stream: Stream) -> None:
     stream.ask(SECRET)
 
-    assert stream.tell(SECRET, "n1") is None
+    assert stream.tell(SECRET, "n1") == []
     assert stream.ask(SECRET, nonce="n1") == []
 
 
@@ -159,8 +190,8 @@ def test_a_response_that_cannot_be_accepted_is_not_staged(stream: Stream) -> Non
     """Without a nonce, or of a type that was not asked for."""
     stream.ask(CLUSTER)
 
-    assert stream.tell(CLUSTER, "") is None
-    assert stream.tell(ROUTE, "n1") is None
+    assert stream.tell(CLUSTER, "") == []
+    assert stream.tell(ROUTE, "n1") == []
 
 
 @pytest.mark.parametrize(

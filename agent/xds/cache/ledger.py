@@ -1,7 +1,9 @@
 """What Envoy has accepted of one stream's responses, as changes of what is kept.
 
 Theory of operation. A response is staged when it is passed on and counts once Envoy answers its
-nonce with an ACK; a NACK, or the end of the stream, discards it. In delta an accepted response
+nonce with an ACK; a NACK, an answer to a later one, or the end of the stream discards it. Of a type
+two of whose responses wait with one nonce nothing more is kept: an answer does not say which it
+means. In delta an accepted response
 changes what is kept of its type. In SotW it replaces the type where Envoy wants all of it, and
 changes it where Envoy names what it wants: then Envoy's next request also says what it wants no
 longer. An Envoy that begins with nothing replaces the type by the first response that it accepts,
@@ -25,6 +27,7 @@ from agent.xds.discovery import (
 )
 from agent.xds.resources import ENVOY_PREFIX, LISTENER, SECRET, WORKLOAD
 from agent.xds.snapshot import WILDCARD
+from agent.xds.sync import take
 
 
 class Stage(NamedTuple):
@@ -100,9 +103,10 @@ def _has_some(kind: Kind, request: Request, raw: bytes) -> bool:
 class _Type:
     """What is known of one type on the stream."""
 
-    __slots__ = ("is_new", "pending", "wanted", "wildcard")
+    __slots__ = ("is_followed", "is_new", "pending", "wanted", "wildcard")
 
     def __init__(self, *, is_new: bool, wildcard: bool) -> None:
+        self.is_followed = True  #: an answer says which push it means
         self.is_new = is_new  #: Envoy has begun with nothing, and accepted nothing yet
         self.wildcard = wildcard
         self.pending: dict[str, int] = {}  #: nonce to push
@@ -123,14 +127,17 @@ class Ledger:
         self._numbers = numbers
         self._types: dict[str, _Type] = {}
 
-    def responded(self, response: Response, raw: bytes) -> Stage | None:
-        """Return how to stage a response that is passed on; none if it is not to be kept."""
+    def responded(self, response: Response, raw: bytes) -> list[Change]:
+        """Return how to stage a response that is passed on; nothing if it is not to be kept."""
         state = self._types.get(response.type_url)
-        if state is None or not response.nonce:
-            return None
+        if state is None or not response.nonce or not state.is_followed:
+            return []
+        if response.nonce in state.pending:
+            state.is_followed = False
+            return _discarded(state)
         push = next(self._numbers)
         state.pending[response.nonce] = push
-        return Stage(push, self._kind, response.type_url, raw)
+        return [Stage(push, self._kind, response.type_url, raw)]
 
     def requested(self, raw: bytes) -> list[Change]:
         """Return what follows from a request of Envoy's.
@@ -152,9 +159,9 @@ class Ledger:
 
     def closed(self) -> list[Change]:
         """Return what follows from the end of the stream: what is unanswered is not accepted."""
-        pending = [push for state in self._types.values() for push in state.pending.values()]
+        changes = [each for state in self._types.values() for each in _discarded(state)]
         self._types.clear()
-        return [Discard(push) for push in pending]
+        return changes
 
     def _begin(self, request: Request, raw: bytes) -> _Type:
         is_new = not _has_some(self._kind, request, raw)
@@ -164,14 +171,15 @@ class Ledger:
         return _Type(is_new=is_new, wildcard=not names or WILDCARD in names)
 
     def _answered(self, state: _Type, request: Request) -> list[Change]:
-        push = state.pending.pop(request.nonce, None)
-        if push is None:
+        if request.nonce not in state.pending:
             return []
+        push, passed_over = take(state.pending, request.nonce)
+        changes: list[Change] = [Discard(each) for each in passed_over]
         if request.error is not None:
-            return [Discard(push)]
+            return [*changes, Discard(push)]
         replaces = state.is_new or (state.wildcard and self._kind is Kind.SOTW)
         state.is_new = False
-        return [Accept(push, request.type_url, replaces)]
+        return [*changes, Accept(push, request.type_url, replaces)]
 
     def _subscribed(
         self, state: _Type, request: Request, subscription: Subscription
@@ -186,3 +194,9 @@ class Ledger:
             return []
         state.wanted = None if state.pending else wanted  # what is under way was asked for before
         return [Retain(request.type_url, subscription.names)]
+
+
+def _discarded(state: _Type) -> list[Change]:
+    pending = list(state.pending.values())
+    state.pending.clear()
+    return [Discard(push) for push in pending]

@@ -100,10 +100,9 @@ class Tap:
             await asyncio.Event().wait()  # somebody else answers: the caller is about to be ended
         self._settle()
         self._answered()
-        stage = self._ledger.responded(read_response(raw), raw)
-        recording = self._recorder.record([stage] if stage else [])
+        recording = self._recorder.record(self._ledger.responded(read_response(raw), raw))
         writing = self._downstream.write(raw)
-        del raw, stage
+        del raw
         await writing
         if recording is not None:
             await self._recorder.written(recording)
