@@ -8,6 +8,7 @@ import json
 import os
 import re
 import socket
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -120,9 +121,11 @@ async def attack(server: Running, clients: Clients, requests: int) -> None:
 
 async def at_rest(server: Running, files: int, tasks: int) -> int:
     """Return the memory it has, once it holds no more files and tasks than at first."""
-    async with asyncio.timeout(30):
-        while await count_tasks(server) > tasks or server.open_files() > files:  # noqa: ASYNC110 -- in another process
-            await asyncio.sleep(LOOK_SECONDS)
+    end = time.monotonic() + 60
+    while await count_tasks(server) > tasks or server.open_files() > files:
+        held = await ask(server, "/debug/tasks")
+        assert time.monotonic() < end, f"seed {SEED}: {server.open_files()} files, {held!r}"
+        await asyncio.sleep(LOOK_SECONDS)
     return server.resident_kib()
 
 
