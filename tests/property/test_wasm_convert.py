@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from agent.edit import enumeration, integer, joined, last, oneof, replaced, without
 from agent.wasm.cache import Want
 from agent.wasm.convert import (
     ExtensionError,
@@ -22,7 +23,6 @@ from agent.wasm.convert import (
     replacement,
     write_entries,
 )
-from agent.edit import enumeration, integer, joined, last, oneof, replaced, without
 from agent.wire import WireError, message
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.resources import EXTENSION
