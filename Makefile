@@ -4,7 +4,7 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11 /usr/bin/python3.12 /usr/bi
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: demo root test test-tools test-browser browser fuzz chaos check bench clean system
+.PHONY: demo root test test-image test-tools test-browser browser fuzz chaos check bench clean system
 
 # Not the script `agent`: its first line cannot hold a path with a space.
 demo: root .venv/ready system
@@ -15,6 +15,11 @@ root:
 
 test: .venv/ready system test-tools .venv/libiptc
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Builds the image, without a daemon, and runs injected pods from its file system. Needs root and the
+# package archives; BASE names another image to build on.
+test-image: .venv/ready system
+	PYTEST="$(CURDIR)/$(BIN)/python -m pytest $(PYTEST_ARGS)" tests/image/build.sh
 
 # Looks at the page for people with a Chromium.
 test-browser: .venv/ready system browser

@@ -33,8 +33,15 @@ DISTINCT: Final = (
     "native-sidecar",
     "traffic-annotations",
 )
-#: Manifests of the reference that are also injected by us, native or not.
-ROUND_TRIPS: Final = {"hello": "true", "hello-probes": "false", "job": "true", "gateway": "false"}
+#: Manifests of the reference that are also injected by us, native or not. (A hook after an
+#: application's start, such as that of hello-probes, fails until an ordinary sidecar is there.)
+ROUND_TRIPS: Final = {
+    "gateway": "false",
+    "hello": "true",
+    "hello-probes": "true",
+    "job": "true",
+    "ready_live": "false",
+}
 #: Ports that services mean, beside 80.
 TARGETS: Final = {"multi-container": 123, "traffic-annotations": 1, "everything": 8080}
 
