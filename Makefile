@@ -32,8 +32,8 @@ FUZZ_TESTS := tests/netns/test_iptables_packets_explained.py tests/process/test_
 fuzz: .venv/ready system
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout=0 $(FUZZ_TESTS) $(PYTEST_ARGS)
 
-# A control plane that does its worst for two minutes, under traffic.
-CHAOS_SECONDS ?= 50
+# A control plane that does its worst, agents that are killed, all under traffic: two minutes.
+CHAOS_SECONDS ?= 10
 chaos: .venv/ready system
 	CHAOS_SECONDS=$(CHAOS_SECONDS) $(BIN)/python -m pytest --timeout=0 tests/envoy/test_xds_chaos.py $(PYTEST_ARGS)
 

@@ -1,4 +1,4 @@
-"""A pod under load whose control plane does its worst, and what that leaves in the agent."""
+"""A pod whose control plane does its worst, and what that leaves in the agent."""
 
 import json
 import os
@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 from agent.demo import manifest
 from agent.demo.addresses import CABLE
 from agent.demo.run import RunningPod, pod
-from tests.envoy.loaded_pod import LoadedPod
 from tests.fakes.control_plane import SERVER_NAME, Authority
 from tests.waiting import block_until
 
@@ -31,26 +30,33 @@ TREE: Final = Path(__file__).parents[2]
 
 
 class Held(NamedTuple):
-    """What a process holds."""
+    """What an agent holds."""
 
     anonymous_megabytes: float
-    descriptors: int
+    sockets: int
+    descriptors: int  #: all of them
     threads: int
     children: int
+    tasks: int  #: of asyncio
+    files: int  #: where it may write
 
 
-def held(pid: int) -> Held:
+def held(pid: int, tasks: int, directory: Path) -> Held:
     """Return what a process holds now."""
     process = Path(f"/proc/{pid}")
     rollup = (process / "smaps_rollup").read_text()
     found = re.search(r"^Anonymous:\s+(\d+) kB", rollup, re.MULTILINE)
     assert found
     children = (process / "task" / str(pid) / "children").read_text().split()
+    descriptors = [str(path.readlink()) for path in (process / "fd").iterdir()]
     return Held(
         int(found[1]) / 1000,
-        len(list((process / "fd").iterdir())),
+        sum(each.startswith("socket:") for each in descriptors),
+        len(descriptors),
         len(list((process / "task").iterdir())),
         len(children),
+        tasks,
+        sum(path.is_file() for path in directory.rglob("*")),
     )
 
 
@@ -104,17 +110,18 @@ class Plane:
 
 
 class ChaoticPod:
-    """A pod under load, and its control plane."""
+    """A pod and its control plane."""
 
     def __init__(self, made: RunningPod, plane: Plane) -> None:
         self.made = made
         self.plane = plane
-        self.load = LoadedPod(made, 0.0)
 
     def held(self) -> Held:
         """Return what the agent holds."""
         assert self.made.agent
-        return held(self.made.agent.pid)
+        shown = self.made.get("application", "http://127.0.0.1:15020/debug/tasks")
+        tasks = json.loads(shown.body)["count"]
+        return held(self.made.agent.pid, tasks, self.made.root / "etc/istio")
 
     def responses(self) -> int:
         """Return how many responses the agent has had of its control planes."""
@@ -144,13 +151,15 @@ class ChaoticPod:
 
 
 @contextmanager
-def chaotic_pod(directory: Path, *, delta: bool) -> Iterator[ChaoticPod]:
-    """Yield a pod that is ready and under load, and gets its configuration from a control plane."""
+def chaotic_pod(directory: Path, *, delta: bool, cached: bool) -> Iterator[ChaoticPod]:
+    """Yield a pod that is ready, and gets its configuration from a control plane."""
     with pod() as made:
         plane = Plane(made, directory)
         metadata = {**manifest.PROXY_METADATA, "ISTIO_DELTA_XDS": str(delta).lower()}
         made.environ.update(
             AGENT_LOCAL_XDS="",
+            AGENT_XDS_CACHE=str(cached).lower(),
+            AGENT_XDS_CACHE_AFTER="500ms",
             ISTIOD_SAN=SERVER_NAME,
             ISTIO_DELTA_XDS=str(delta).lower(),
             PROXY_CONFIG=json.dumps({"discoveryAddress": ADDRESS, "proxyMetadata": metadata}),
