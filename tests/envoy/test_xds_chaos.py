@@ -49,7 +49,7 @@ def test_a_control_plane_that_does_its_worst(*, delta: bool, cached: bool, tmp_p
 def test_an_agent_that_is_killed_starts_from_what_it_kept(*, delta: bool, tmp_path: Path) -> None:
     """Whatever the control plane was doing, and whatever it does when the pod is back."""
     rng = random.Random(SEED)  # noqa: S311 - nothing secret
-    seen: dict[str, tuple[object, ...]] = {}
+    seen: dict[str, tuple[str, list[int], str, bool]] = {}
     with chaotic_pod(tmp_path, delta=delta, cached=True) as pod:
         assert pod.made.serve() == "listening"
         block_until(lambda: is_kept(pod.made.root / KEPT))
@@ -60,11 +60,11 @@ def test_an_agent_that_is_killed_starts_from_what_it_kept(*, delta: bool, tmp_pa
             during = rng.choice(MODES)
             pod.plane.be(during, str(rng.random()))
             started = pod.made.start()
-            meanwhile = statuses(pod.made), serving_cached(pod.made)
+            answers, cached = statuses(pod.made), serving_cached(pod.made)
             stats = pod.made.get("application", REJECTED).body
             # Where nobody else serves: of what was kept nothing is refused.
             has_refused = "rejected: 1" in stats and during == "absent"
-            seen[f"{before}, {during}"] = started, *meanwhile, has_refused
+            seen[f"{before}, {during}"] = started, answers, cached, has_refused
 
     said = f"seed={SEED} seen={seen}"
     for started, answers, _, has_refused in seen.values():
