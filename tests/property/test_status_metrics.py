@@ -25,10 +25,10 @@ NAMES = st.sampled_from(
 #: Lines of no format, or not of both, or of nothing that may stand where it does.
 ODD = st.sampled_from(
     [
-        "garbage", "a{", "a 1 2 3", "a 1 -5", "# TYPE a", "# TYPE a nonsense", 'a{x="1",x="2"} 1', "# EOF",
+        "garbage", "a{", "a 1 2 3", "a 1 -5", "# TYPE a", "# TYPE a nonsense", "# EOF",
         'a_bucket{le="x"} 1', "# UNIT a b", "", " ", 'a_total 1 # {x="1"} 3', "# HELP b x\r",
         "\udcff", "b{} 0x1p3", "a 1_000", "b\t5\t", '{"a",b="c"} 1', 'a{"x"="1",x="2"} 1',
-        "# comment", 'a{__name__="b"} 1', '# TYPE "b.c" gauge', '{"b.c"} 1', "a_sum 1",
+        'a{x="1",x="2"} 1', "# comment", 'a{__name__="b"} 1', '# TYPE "b.c" gauge', '{"b.c"} 1', "a_sum 1",
         'a_bucket{le="+Inf"} 3', "a_count 4", "a -1", "a NaN",
     ]
 )  # fmt: skip
