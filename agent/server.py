@@ -79,11 +79,22 @@ async def listen(server: grpc.aio.Server, path: str) -> None:
         _make_way(path)
         _try_out(path)
         server.add_insecure_port(f"unix:{path}")
-        await server.start()
+        await _start(server)
         os.chmod(path, SOCKET_MODE)  # noqa: PTH101 - pathlib costs time at start
     except (RuntimeError, OSError) as error:
         raise SystemRefusedError(f"{path}: cannot listen there: {_reason(path, error)}") from error
     log.info("listening socket=%s", path)
+
+
+async def _start(server: grpc.aio.Server) -> None:
+    """Start a server whole: grpc tells of a start that is broken off with a traceback."""
+    starting = asyncio.ensure_future(server.start())
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await starting
+        await server.stop(None)
+        raise
 
 
 def _make_way(path: str) -> None:

@@ -1,5 +1,6 @@
 """A gRPC server on a Unix socket, and what is said where there can be none."""
 
+import asyncio
 import stat
 import subprocess
 import sys
@@ -38,6 +39,20 @@ async def test_anybody_may_connect_and_a_stale_socket_makes_way(tmp_path: Path) 
     assert stat.S_IMODE(path.stat().st_mode) == 0o666
     await server.stop(None)
     assert not path.exists()
+
+
+async def test_a_start_that_is_broken_off_leaves_nothing(tmp_path: Path) -> None:
+    """As where Envoy dies at once: grpc's own task would fail, and be told of by a traceback."""
+    server = grpc.aio.server()
+    listening = asyncio.create_task(listen(server, str(tmp_path / "XDS")))
+    await asyncio.sleep(0)
+
+    listening.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await listening
+    await server.stop(None)
+    assert not (tmp_path / "XDS").exists()
 
 
 async def test_a_directory_in_its_place_is_to_be_removed(tmp_path: Path) -> None:
