@@ -3,7 +3,7 @@
 Method: pods as `agent inject` writes them run on a node of network namespaces, by a kubelet for
 tests (tests/pod), from a tree that looks like the image, or from the image's own file system if
 POD_IMAGE_ROOT names one; with an istiod look-alike, mutual TLS, and an application that serves on
-for a second after SIGTERM. RUNS pods each (argument, 10), one after another; medians of when each
+for a second after SIGTERM. RUNS pods each (argument, 5), one after another; medians of when each
 phase began and of what it took. "serving" is when the node gets 200 from 15021, asked every
 millisecond; what is left until the kubelet's next question, of which there is one a second, is the
 kubelet's.
@@ -25,7 +25,7 @@ from tests.pod.lives import PEER
 from tests.pod.node import Node, standing_on_a_node
 from tests.pod.objects import Workload
 
-RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
 #: A native sidecar; an ordinary one that holds the application.
 KINDS = {"native": "peer", "classic, held": "hold"}
 SERVING, DRAINED = "serving", "drained"

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,15 +17,16 @@ from tests.pod.objects import Workload, parse_workload
 HERE: Final = Path(__file__).parent
 #: Only a conformance run has it beside the tree.
 REFERENCE: Final = HERE.parents[2] / "shared/data/injected-pods"
-#: What a case is named after, of ours: the second pod is none.
-OWN: Final = ("everything", "hold", "tproxy", "gateway", "work", "work-classic")
+#: Of our manifests, what cases are named after: the second pod is none.
+OWN: Final = ("hold", "gateway", "everything", "tproxy", "work", "work-classic")
 #: Of these, what the reference has nothing like.
-OWN_ALONE: Final = ("everything", "hold", "work-classic")
+OWN_ALONE: Final = ("hold", "everything", "work-classic")
 #: Those of the reference that differ from the others most; the others run with a built image.
+#: The longest ones come first, here and above: two drains of 5 seconds.
 DISTINCT: Final = (
     "gateway",
-    "hello",
     "hello-classic",
+    "hello",
     "hello-cni",
     "hello-probes",
     "hello-tproxy",
@@ -42,6 +43,7 @@ ROUND_TRIPS: Final = {
     "job": "true",
     "ready_live": "false",
 }
+INJECTED: Final = "-injected"
 #: Ports that services mean, beside 80.
 TARGETS: Final = {"multi-container": 123, "traffic-annotations": 1, "everything": 8080}
 
@@ -66,52 +68,62 @@ def own() -> dict[str, Workload]:
     return {each.name: each for each in inject(sorted((HERE / "manifests").glob("*.yaml")))}
 
 
-def reference() -> dict[str, Workload]:
-    """Return the reference's injected pods by the names of their files; none if there are none."""
-    found = {path.name.split(".")[0]: path for path in REFERENCE.glob("*.injected.yaml")}
-    return {name: parse_manifests(path.read_text())[0] for name, path in sorted(found.items())}
-
-
-def round_trips() -> Iterator[tuple[str, Workload]]:
-    """Yield the reference's pods as we inject them."""
-    for name, native in ROUND_TRIPS.items():
-        path = REFERENCE / f"{name}.yaml"
-        if path.exists():
-            (made,) = inject([path], f"--native-sidecars={native}")
-            yield f"{name}-injected", made
-
-
-def all_cases() -> tuple[dict[str, Case], Workload]:
-    """Return what is to be run by name, and the second pod of every proof.
+def chosen() -> list[str]:
+    """Return the names of what is to be run.
 
     Without a built image only what differs most, to be quick: where the reference is there, that
     stands for what is like it of ours.
     """
-    ours, found = own(), reference()
-    chosen = {name: ours[name] for name in OWN}
+    files = sorted(path.name.partition(".")[0] for path in REFERENCE.glob("*.injected.yaml"))
+    if not files:
+        return list(OWN)
     if os.environ.get("POD_IMAGE_ROOT"):
-        chosen.update(found)
-        chosen.update(round_trips())
-    elif found:
-        chosen = {name: ours[name] for name in OWN_ALONE}
-        chosen.update({name: found[name] for name in DISTINCT})
-    cases = (case(number, *each) for number, each in enumerate(chosen.items(), 1))
-    return {each.name: each for each in cases}, ours["peer"]
+        own_names = [name for name in OWN if name not in files]
+        return [*own_names, *files, *(f"{name}{INJECTED}" for name in ROUND_TRIPS)]
+    return [*OWN_ALONE, *DISTINCT]
+
+
+def is_job(name: str) -> bool:
+    """Return whether a case is one of work that ends."""
+    return name.startswith(("job", "work"))
+
+
+def is_gateway(name: str) -> bool:
+    """Return whether a case is one of an Envoy without an application."""
+    return name.startswith("gateway")
+
+
+def make_cases(names: Iterable[str]) -> tuple[dict[str, Case], Workload]:
+    """Return cases by name, and the second pod of every proof."""
+    ours = own()
+    found = {}
+    for number, name in enumerate(names, 1):
+        stem = name.removesuffix(INJECTED)
+        file = REFERENCE / f"{name}.injected.yaml"
+        if stem != name:
+            flag = f"--native-sidecars={ROUND_TRIPS[stem]}"
+            (workload,) = inject([REFERENCE / f"{stem}.yaml"], flag)
+        elif file.exists():
+            workload = parse_manifests(file.read_text())[0]
+        else:
+            workload = ours[name]
+        found[name] = case(number, name, workload)
+    return found, ours["peer"]
 
 
 def case(number: int, name: str, workload: Workload) -> Case:
     """Return a case with a service and an address of its own."""
-    stem = name.removesuffix("-injected")
+    stem = name.removesuffix(INJECTED)
     service = Service(
         name,
         f"10.96.1.{number}",
         80,
         TARGETS.get(stem, 80),
         speaks_http=stem != "multi-container",
-        is_plain=stem == "gateway",
+        is_plain=is_gateway(name),
     )
     wishes = Wishes(services=(name,))
-    if workload.kind == "Job":
+    if is_job(name):
         ends = {"JOB_ENDS_SIDECAR": "1"} if name.endswith("classic") else {}
         wishes = wishes._replace(environ={"JOB_URL": f"http://{PEER.host}/", **ends})
     if stem == "traffic-annotations":  # captures ports 1 to 3, and nothing that is sent

@@ -21,8 +21,8 @@ from tests.pod.objects import HttpGet, Workload, application_ports, probers
 from tests.pod.probing import Verdict
 
 #: Requests a second during a rolling restart.
-HTTP_LOAD: Final = ("fresh=30", "kept=40", "http2=30")
-TCP_LOAD: Final = ("fresh=50",)
+HTTP_LOAD: Final = ("fresh=15", "kept=20", "http2=15")
+TCP_LOAD: Final = ("fresh=30",)
 STATUS_PORT: Final = 15020
 #: Where requests of all others go, and where those go that nobody captures.
 PEER = Service("peer", "10.96.0.10", 80, 80, namespace="peers")
@@ -77,8 +77,7 @@ class Life:
         self.probed: dict[str, Probed] = {}
         self.scraped = ""
         self.load: dict[str, dict[str, Any]] = {}
-        self.old: Ended | None = None
-        self.new: Ended | None = None
+        self.ended: Ended | None = None
 
 
 class Ended(NamedTuple):
@@ -154,10 +153,9 @@ async def live(cluster: Cluster, case: Case, peer: Pod) -> Life:
         async with loading(peer, service) as load, cluster.pod(case.workload, case.wishes) as new:
             await new.kubelet.ready(PATIENCE_SECONDS)
             await load.tell("more 30")
-            life.old = await end(old, load)
+            life.ended = await end(old, load)
             await load.tell("more 30")
             life.load = await load.report()
-            life.new = await end(new)
     return life
 
 
@@ -193,7 +191,7 @@ async def work(cluster: Cluster, case: Case) -> Life:
     began = time.monotonic()
     async with cluster.pod(case.workload, case.wishes) as pod:
         await pod.kubelet.over()
-        life.old = (await end(pod))._replace(seconds=time.monotonic() - began)
+        life.ended = (await end(pod))._replace(seconds=time.monotonic() - began)
         body = pod.log(case.application)
         life.outbound = Reply(200, "", body, "")
     return life
