@@ -3,10 +3,11 @@
 import asyncio
 import json
 import os
+import random
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -28,9 +29,11 @@ AUTHORITY: Final = Authority()
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port: int = sock.getsockname()[1]
-    return port
+    """Return a port that is still free in a moment: the kernel hands out higher ones."""
+    while True:
+        port = random.randrange(20_000, 30_000)  # noqa: S311 - nothing secret
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class Pod:
