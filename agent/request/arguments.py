@@ -5,6 +5,7 @@ Source: bootstrap.md sections 1.1, 1.3, 1.5 and 1.6.
 
 from __future__ import annotations
 
+from agent.request.message import MessageError, parse_url
 from agent.request.settings import CommandError, LogSettings, RequestSettings, WaitSettings
 from agent.scopes import level_of, parse_log
 from iptables.flags import GLOBAL_FLAGS, Flag, UsageError, parse_flags, render_help
@@ -82,16 +83,27 @@ def parse_wait(argv: Sequence[str]) -> WaitSettings | None:
     flags = _parse(WAIT_FLAGS, words[:end])
     if flags.help:
         return None
+    no_quit = flags.is_on("no-quit")
     return WaitSettings(
-        url=flags.text("url"),
+        url=_url(flags, "url"),
         timeout_seconds=flags.seconds("timeout") or flags.number("timeoutSeconds"),
         request_timeout_seconds=flags.number("requestTimeoutMillis") / 1000,
         period_seconds=flags.number("periodMillis") / 1000,
         log=_log_settings(flags),
         command=tuple(words[end + 1 :]),
         timeout_fatal=flags.is_on("timeout-fatal"),
-        quit_url="" if flags.is_on("no-quit") else flags.text("quit-url"),
+        quit_url=_url(flags, "quit-url") if flags.text("quit-url") and not no_quit else "",
     )
+
+
+def _url(flags: Parsed, name: str) -> str:
+    """Return a URL that can be asked: no waiting makes one of another."""
+    text = flags.text(name)
+    try:
+        parse_url(text)
+    except MessageError as error:
+        raise CommandError(f"--{name}: {error}") from error
+    return text
 
 
 def parse_request(argv: Sequence[str]) -> RequestSettings | None:

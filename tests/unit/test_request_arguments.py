@@ -101,6 +101,13 @@ def test_what_cannot_be_understood_is_refused(flag: str) -> None:
         parse_request(["GET", "x", flag])
 
 
+@pytest.mark.parametrize("name", ["url", "quit-url"])
+def test_what_no_waiting_makes_a_url_is_refused(name: str) -> None:
+    with pytest.raises(CommandError, match=f"--{name}: url 'https://h/': expected http://host"):
+        parse_wait([f"--{name}=https://h/"])
+    assert parse_wait(["--no-quit", "--quit-url=x"])
+
+
 def test_help_is_no_error() -> None:
     assert parse_wait(["--help"]) is None
     assert parse_request(["-h"]) is None
