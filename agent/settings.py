@@ -270,7 +270,7 @@ def _proxy_config(
 
 def _cpus(read: Reader, limits: Limits) -> int:
     """Return how many of Envoy's workers the container can keep busy, 0 for any number."""
-    limit = read.take("ISTIO_CPU_LIMIT", parse_int, default=0) or workers(limits.cpus)
+    limit = read.take("ISTIO_CPU_LIMIT", parse_count, default=0) or workers(limits.cpus)
     source = read.take("AGENT_CONCURRENCY_FROM", parse_cpu_source, default="limit")
     return workers(limits.requested_cpus) or limit if source == "request" else limit
 

@@ -82,6 +82,7 @@ def test_without_envoy_only_the_status_port_is_needed() -> None:
         (Limits(cpus=2.0), {}, 2),
         (Limits(cpus=0.1), {}, 1),
         (Limits(cpus=2.0), {"ISTIO_CPU_LIMIT": "4"}, 4),
+        (Limits(cpus=2.0), {"ISTIO_CPU_LIMIT": "-4"}, 2),
         (Limits(cpus=2.0), {"PROXY_CONFIG": '{"concurrency": 1}'}, 1),
         (Limits(), {}, 0),
         (Limits(2.0, 0.5), {"AGENT_CONCURRENCY_FROM": "request"}, 1),
