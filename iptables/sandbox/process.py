@@ -68,16 +68,17 @@ def _enter(log: Log, lock_file: str) -> None:
         if lock_file and os.access(XTABLES_LOCK, os.F_OK):
             _mount(lock_file, XTABLES_LOCK, BIND)  # for the tools before
     except OSError as error:
-        log.write("warn", f"--cni-mode: no mount namespace, going on without: {error}")
+        log.write("warn", f"--cni-mode: no mount namespace, going on without: {error.strerror}")
 
 
 def _mount(source: str | None, target: str, flags: int) -> None:
     path = None if source is None else source.encode()
-    _call("mount", path, target.encode(), None, ctypes.c_ulong(flags), None)
+    what = f"mount of {source or 'nothing'} on {target}"
+    _call("mount", path, target.encode(), None, ctypes.c_ulong(flags), None, what=what)
 
 
-def _call(name: str, *arguments: object) -> None:
+def _call(name: str, *arguments: object, what: str = "") -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if getattr(libc, name)(*arguments):
         number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
+        raise OSError(number, f"{what or name}: {os.strerror(number)}")

@@ -91,6 +91,17 @@ def test_where_no_sandbox_can_be_made_it_goes_on_without(inside: Namespace, spy:
     assert "ISTIO_OUTPUT" in inside.run("iptables-legacy-save").stdout
 
 
+def test_a_file_of_the_namespace_that_is_not_there_is_named(inside: Namespace, spy: Path) -> None:
+    inside.run("iptables-legacy", "-S")  # makes the tools' lock
+    path = f"{spy}:{os.environ['PATH']}"
+    argv = (*ARGV, "--force-iptables-binary=nft", "--cni-mode", "--network-namespace=/no/such")
+
+    log = capture(inside, *argv, path=path)
+
+    assert "mount of /no/such on /run/xtables.lock: No such file or directory" in log
+    assert "ISTIO_OUTPUT" in inside.run("iptables-nft-save").stdout
+
+
 def test_the_exit_status_is_that_of_the_work(inside: Namespace, tmp_path: Path) -> None:
     capture(inside, *ARGV, "--cni-mode", "--backend=iptables", path=str(tmp_path), status=1)
 
