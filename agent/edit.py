@@ -1,40 +1,11 @@
-"""Reading single fields of protobuf messages, and replacing them, with all other bytes kept.
-
-As protobuf has it, the last occurrence of a scalar wins and an embedded message is the merge of its
-occurrences, which is that of their bytes joined.
-"""
+"""Numbers and choices in protobuf messages, and replacing fields with all other bytes kept."""
 
 from collections.abc import Sequence
 
-from agent.wire import LENGTH, VARINT, fields, message, text
+from agent.wire import LENGTH, VARINT, fields, message
 
 MASK64 = 2**64 - 1
 MASK32 = 2**32 - 1
-
-
-def last(data: bytes, number: int) -> bytes:
-    """Return the content of a bytes field, nothing where there is none."""
-    content = b""
-    for field, wire_type, start, end in fields(data):
-        if field == number and wire_type == LENGTH:
-            content = data[start:end]
-    return content
-
-
-def last_text(data: bytes, number: int) -> str:
-    """Return the content of a string field."""
-    content = last(data, number)
-    return text(content, 0, len(content))
-
-
-def joined(data: bytes, number: int) -> bytes | None:
-    """Return an embedded message; none where there is none."""
-    found = [
-        data[start:end]
-        for field, wire_type, start, end in fields(data)
-        if field == number and wire_type == LENGTH
-    ]
-    return b"".join(found) if found else None
 
 
 def oneof(data: bytes, numbers: Sequence[int]) -> tuple[int, bytes]:

@@ -72,13 +72,14 @@ def last_text(data: bytes, number: int) -> str:
     return text(content, 0, len(content))
 
 
-def joined(data: bytes, number: int) -> bytes:
+def embedded(data: bytes, number: int) -> bytes | None:
     """Return an embedded message: its occurrences are merged by joining their bytes."""
-    return b"".join(
+    found = [
         data[start:end]
         for field, wire_type, start, end in fields(data)
         if field == number and wire_type == LENGTH
-    )
+    ]
+    return b"".join(found) if found else None
 
 
 def message(*content: tuple[int, Value]) -> bytes:

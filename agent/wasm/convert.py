@@ -8,17 +8,16 @@ Source: xds-identity-dns.md sections 3.1 to 3.3 and 7.2.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from agent.edit import enumeration, integer, joined, last, last_text, oneof, replaced, without
+from agent.edit import enumeration, integer, oneof, replaced, without
+from agent.response import PACKED, RESOURCES, Packed
 from agent.wasm.cache import Policy, PullSecret, Want
-from agent.wire import LENGTH, WireError, fields, message, text
+from agent.wire import LENGTH, WireError, embedded, fields, last, last_text, message
 
 TYPES: Final = "type.googleapis.com/"
 EXTENSION: Final = "envoy.config.core.v3.TypedExtensionConfig"
 TYPED_STRUCT: Final = f"{TYPES}udpa.type.v1.TypedStruct"
 
-# Field numbers, section 7.2. Of a response, both kinds number alike; an Any is (1, 2).
-RESOURCES, REMOVED = 2, 6
-RESOURCE_NAME, RESOURCE_BODY = 3, 2  # of a delta response's Resource
+# Field numbers, section 7.2; an Any is (1, 2).
 NAME, TYPED_CONFIG = 1, 2
 PLUGIN_CONFIG = 1
 VM_CONFIG, FAIL_OPEN, FAILURE_POLICY = 3, 5, 7
@@ -75,17 +74,6 @@ class Failure(NamedTuple):
     result: str = "fetch_failure"  #: label of the metric
 
 
-class Entry(NamedTuple):
-    """One resource of a response."""
-
-    name: str  #: as the control plane has it; '' in SotW
-    packed: bytes  #: the Any
-    raw: bytes  #: all of it, as it stands in the response
-
-    def __repr__(self) -> str:
-        return f"<resource {self.name!r}>"  # there may be a secret in it, until it was converted
-
-
 class Extension(NamedTuple):
     """A resource that is a TypedExtensionConfig."""
 
@@ -129,42 +117,20 @@ class Plugin(NamedTuple):
     want: Want | Failure
 
 
-def read_entries(raw: bytes, *, delta: bool) -> tuple[list[Entry], list[str]]:
-    """Return the resources of a response, and the names of those removed.
-
-    Raises:
-        WireError: it cannot be read.
-    """
-    entries, removed = [], []
-    for number, wire_type, start, end in fields(raw):
-        if wire_type != LENGTH:
-            continue
-        if number == RESOURCES:
-            content = raw[start:end]
-            if delta:
-                packed = joined(content, RESOURCE_BODY) or b""
-                entries.append(Entry(last_text(content, RESOURCE_NAME), packed, content))
-            else:
-                entries.append(Entry("", content, content))
-        elif number == REMOVED and delta:
-            removed.append(text(raw, start, end))
-    return entries, removed
-
-
-def write_entries(
-    raw: bytes, entries: Sequence[Entry], packed: Iterable[bytes], *, delta: bool
+def write_resources(
+    raw: bytes, resources: Sequence[Packed], contents: Iterable[bytes], *, delta: bool
 ) -> bytes:
-    """Return the response with other resources in place of its own, in the same order.
+    """Return the response with other contents of its resources, in the same order.
 
     Without any other it is the same response.
     """
     written = []
-    for entry, body in zip(entries, packed, strict=True):
-        if body == entry.packed:
-            written.append(entry.raw)
+    for resource, content in zip(resources, contents, strict=True):
+        if content == resource.content:
+            written.append(resource.raw)
         else:
-            written.append(replaced(entry.raw, RESOURCE_BODY, body) if delta else body)
-    if written == [entry.raw for entry in entries]:
+            written.append(replaced(resource.raw, PACKED, content) if delta else content)
+    if written == [resource.raw for resource in resources]:
         return raw
     return without(raw, RESOURCES) + message(*((RESOURCES, each) for each in written))
 
@@ -180,7 +146,7 @@ def recognise(packed: bytes) -> Ready | Struct | Plugin:
         if type_url.rpartition("/")[2] != EXTENSION:
             raise ExtensionError(f"expected a resource of {EXTENSION}, got {type_url!r}")
         body = last(packed, 2)
-        config = joined(body, TYPED_CONFIG)
+        config = embedded(body, TYPED_CONFIG)
         extension = Extension(last_text(body, NAME), packed, body)
         if config is None:
             raise ExtensionError(f"extension {extension.name!r} has no typed_config")
@@ -193,7 +159,7 @@ def _recognise(extension: Extension, type_url: str, content: bytes) -> Ready | S
     if type_url in FILTERS:
         return recognise_wasm(extension, FILTERS[type_url], content)
     if type_url == TYPED_STRUCT and (inner := last_text(content, 1)) in FILTERS:
-        return Struct(extension, FILTERS[inner], joined(content, 2) or b"")
+        return Struct(extension, FILTERS[inner], embedded(content, 2) or b"")
     return Ready(extension.packed)
 
 
@@ -206,10 +172,10 @@ def recognise_wasm(extension: Extension, kind: Filter, wasm: bytes) -> Ready | P
         ExtensionError: it has no code, or cannot be read.
     """
     try:
-        config = joined(wasm, PLUGIN_CONFIG) or b""
-        vm = joined(config, VM_CONFIG) or b""
-        where, source = oneof(joined(vm, CODE) or b"", (LOCAL, REMOTE))
-        environment = joined(vm, ENVIRONMENT) or b""
+        config = embedded(wasm, PLUGIN_CONFIG) or b""
+        vm = embedded(config, VM_CONFIG) or b""
+        where, source = oneof(embedded(vm, CODE) or b"", (LOCAL, REMOTE))
+        environment = embedded(vm, ENVIRONMENT) or b""
         values = _key_values(environment)
         if where == LOCAL and PULL_SECRET not in values:
             return Ready(extension.packed)
@@ -230,8 +196,8 @@ def recognise_wasm(extension: Extension, kind: Filter, wasm: bytes) -> Ready | P
 
 def local(plugin: Plugin, path: str) -> bytes:
     """Return the extension, packed, that runs the module in a file."""
-    config = joined(plugin.wasm, PLUGIN_CONFIG) or b""
-    vm = joined(config, VM_CONFIG) or b""
+    config = embedded(plugin.wasm, PLUGIN_CONFIG) or b""
+    vm = embedded(config, VM_CONFIG) or b""
     code = message((LOCAL, message((1, path))))
     vm = replaced(vm, CODE, code)
     wasm = replaced(plugin.wasm, PLUGIN_CONFIG, replaced(config, VM_CONFIG, vm))
@@ -278,14 +244,14 @@ def _strip(environment: bytes, prefix: str) -> bytes:
 
 
 def _want(name: str, remote: bytes, values: Mapping[str, str]) -> Want | Failure:
-    uri = joined(remote, HTTP_URI)
+    uri = embedded(remote, HTTP_URI)
     if uri is None:
         return Failure("remote code has no http_uri", "miss_remote_fetch_hint")
     secret = values.get(PULL_SECRET)
     if secret == "":
         return Failure("missing image pulling secret")
     checksum = last_text(remote, SHA256).lower()
-    timeout = joined(uri, TIMEOUT)
+    timeout = embedded(uri, TIMEOUT)
     return Want(
         resource=name,
         url=last_text(uri, URI),

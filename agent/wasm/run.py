@@ -9,21 +9,20 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from agent.metrics import Family, Metrics
+from agent.response import Packed, read_packed, read_removed
 from agent.wasm import files
 from agent.wasm.cache import Cache, Found, Key, Missing, Want, directory_of
 from agent.wasm.convert import (
-    Entry,
     ExtensionError,
     Failure,
     Plugin,
     Ready,
     Struct,
     local,
-    read_entries,
     recognise,
     recognise_wasm,
     replacement,
-    write_entries,
+    write_resources,
 )
 from agent.wasm.order import Converted, Fetched, FetchOrder, Refused, StructOrder
 from agent.wasm.process import Fetching, Spawn
@@ -157,7 +156,7 @@ class Modules:
 class _Resource(NamedTuple):
     """What Envoy is told in place of a resource."""
 
-    packed: bytes
+    content: bytes  #: the Any
     result: str  #: label of the metric
     name: str
     key: Key | None = None  #: the module it runs
@@ -193,18 +192,18 @@ class Conversion:
         before, ended = self._turn, asyncio.Event()
         self._turn = ended
         try:
-            entries, removed = read_entries(raw, delta=delta)
+            packed = list(read_packed(raw, delta=delta))
+            removed = read_removed(raw) if delta else []
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._convert(entry)) for entry in entries]
+                tasks = [group.create_task(self._convert(each)) for each in packed]
             self._metrics.observe(DURATION, (clock() - started) * 1000)
             await before.wait()
             resources, problems = _part(task.result() for task in tasks)
             if problems:
                 raise ExtensionError("; ".join(problems))
             self._take_note(removed, resources)
-            return write_entries(
-                raw, entries, [resource.packed for resource in resources], delta=delta
-            )
+            contents = [resource.content for resource in resources]
+            return write_resources(raw, packed, contents, delta=delta)
         finally:
             ended.set()
 
@@ -217,9 +216,9 @@ class Conversion:
                 self._last.pop(name, None)
             self._last.update({each.name: each for each in resources if each.key})
 
-    async def _convert(self, entry: Entry) -> _Resource | ExtensionError:
+    async def _convert(self, packed: Packed) -> _Resource | ExtensionError:
         try:
-            found = recognise(entry.packed)
+            found = recognise(packed.content)
             if isinstance(found, Struct):
                 wasm = await self._unpack(found)
                 found = recognise_wasm(found.extension, found.filter, wasm)
@@ -227,9 +226,9 @@ class Conversion:
             self._count("unmarshal_failure")
             return error
         if isinstance(found, Ready):
-            resource = _Resource(found.packed, "no_remote_load", entry.name)
+            resource = _Resource(found.packed, "no_remote_load", packed.name)
         else:
-            resource = await self._rewrite(found, entry.name or found.extension.name)
+            resource = await self._rewrite(found, packed.name or found.extension.name)
         self._count(resource.result)
         return resource
 

@@ -7,10 +7,12 @@ Source: xds-identity-dns.md sections 2.8 and 2.17.
 """
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from agent.wire import LENGTH, Value, fields, joined, last, last_text, message, text
+from agent.response import REMOVED, RESOURCES, WRAPPER, Packed, read_packed, read_resource
+from agent.wire import LENGTH, Value, WireError, embedded, fields, last_text, message, text
+from agent.xds.resources import ENVOY_PREFIX
 
 #: google.rpc.Code INTERNAL, what the agent's own NACKs carry. Section 2.8.
 INTERNAL: Final = 13
@@ -40,12 +42,12 @@ REQUEST: Final = {
     Kind.SOTW: RequestFields(4, 1, 5, 6, 3, 0, 0, 2),
     Kind.DELTA: RequestFields(2, 0, 6, 7, 3, 4, 5, 1),
 }
-# Of a response, both kinds number alike.
+# Of a response, both kinds number alike; for its resources see response.py.
 VERSION: Final = 1
-RESOURCES: Final = 2
 TYPE_URL: Final = 4
 NONCE: Final = 5
-REMOVED: Final = 6  #: delta only
+#: Of every resource that Envoy asks for: `name`, or `cluster_name`.
+OWN_NAME: Final = 1
 
 
 class Request(NamedTuple):
@@ -105,7 +107,7 @@ def read_request(kind: Kind, raw: bytes) -> Request:
 
 def read_node_id(kind: Kind, raw: bytes) -> str:
     """Return the id of a request's node, empty if it has none; WireError if it cannot be read."""
-    return last_text(joined(raw, REQUEST[kind].node), 1)
+    return last_text(embedded(raw, REQUEST[kind].node) or b"", 1)
 
 
 def read_subscription(kind: Kind, raw: bytes) -> Subscription:
@@ -147,27 +149,47 @@ def read_response(raw: bytes) -> Response:
 
 def first_resource(kind: Kind, raw: bytes) -> tuple[str, bytes] | None:
     """Return type URL and content of a response's first resource; none if it has no resource."""
-    for field, wire_type, start, end in fields(raw):
-        if field == RESOURCES and wire_type == LENGTH:
-            packed = raw[start:end]
-            if kind is Kind.DELTA:
-                packed = joined(packed, 2)
-            return last_text(packed, 1), last(packed, 2)
-    return None
+    first = next(read_packed(raw, delta=kind is Kind.DELTA), None)
+    return first.unpacked() if first else None
 
 
 def read_resources(raw: bytes, kind: Kind = Kind.DELTA) -> tuple[str, tuple[Resource, ...]]:
     """Return version and resources of a response; in SotW they have neither name nor version."""
     resources: list[Resource] = []
-    for field, wire_type, start, end in fields(raw):
-        if field == RESOURCES and wire_type == LENGTH:
-            packed = raw[start:end]
-            name = version = ""
-            if kind is Kind.DELTA:
-                name, version = last_text(packed, 3), last_text(packed, 1)
-                packed = joined(packed, 2)
-            resources.append(Resource(last_text(packed, 1), name, version, last(packed, 2)))
+    for packed in read_packed(raw, delta=kind is Kind.DELTA):
+        type_url, body = packed.unpacked()
+        resources.append(Resource(type_url, packed.name, packed.version, body))
     return last_text(raw, VERSION), tuple(resources)
+
+
+def read_named(kind: Kind, raw: bytes) -> Iterator[Packed]:
+    """Yield the resources of a response: in SotW by the names that stand in them, if they do.
+
+    Raises:
+        WireError: it cannot be read.
+    """
+    is_delta = kind is Kind.DELTA
+    for packed in read_packed(raw, delta=is_delta):
+        yield packed if is_delta else _named(packed)
+
+
+def _named(packed: Packed) -> Packed:
+    type_url, body = packed.unpacked()
+    if type_url == WRAPPER:
+        return read_resource(body)
+    name = _own_name(body) if type_url.startswith(ENVOY_PREFIX) else ""
+    return Packed(name, "", packed.content, packed.raw)
+
+
+def _own_name(body: bytes) -> str:
+    """Return the first field, which in all of Envoy's types is the name, and is written first."""
+    try:
+        for number, wire_type, start, end in fields(body):
+            if number == OWN_NAME and wire_type == LENGTH:
+                return text(body, start, end)
+    except WireError:
+        pass  # it is for Envoy to refuse
+    return ""
 
 
 def write_request(

@@ -6,20 +6,15 @@ beginning, by what it said of itself when its stream began, or by a push of the 
 Source: xds-identity-dns.md sections 2.11 and 2.17.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from agent.wire import LENGTH, WireError, fields, text
-from agent.xds.discovery import REMOVED, RESOURCES, Kind
-from agent.xds.resources import CLUSTER, ENVOY_PREFIX, LISTENER, PREFIX
+from agent.response import read_removed
+from agent.xds.discovery import Kind, read_named
+from agent.xds.resources import CLUSTER, LISTENER
 
 #: Of these, a SotW push is the whole set; of others it may be a part.
 WHOLE_SETS: Final = (CLUSTER, LISTENER)
-#: In SotW it may stand around a resource, which then has a time to live.
-WRAPPER: Final = f"{PREFIX}envoy.service.discovery.v3.Resource"
-#: Field numbers of a Resource, and of an Any.
-VERSION, BODY, NAME = 1, 2, 3
-TYPE_URL, VALUE = 1, 2
 
 
 class Change(NamedTuple):
@@ -52,7 +47,11 @@ class Inventory:
         Raises:
             WireError: it cannot be read.
         """
-        sent = dict(_resources(self._kind, raw))
+        sent = {
+            # Its content stands for a version that is not said.
+            packed.name: packed.version or hash(packed.content)
+            for packed in read_named(self._kind, raw)
+        }
         new = [name for name in sent if name not in self._held]
         changed = [
             name for name, version in sent.items() if self._held.get(name, version) != version
@@ -73,59 +72,4 @@ class Inventory:
     def _removed(self, raw: bytes, sent: Mapping[str, object]) -> list[str]:
         if self._kind is Kind.SOTW:
             return [name for name in self._held if name not in sent] if self._is_whole() else []
-        return [
-            text(raw, start, end)
-            for field, wire_type, start, end in fields(raw)
-            if field == REMOVED and wire_type == LENGTH
-        ]
-
-
-def _resources(kind: Kind, raw: bytes) -> Iterator[tuple[str, object]]:
-    for field, wire_type, start, end in fields(raw):
-        if field == RESOURCES and wire_type == LENGTH:
-            entry = raw[start:end]
-            yield _delta_resource(entry) if kind is Kind.DELTA else _packed_resource(entry)
-
-
-def _delta_resource(entry: bytes) -> tuple[str, object]:
-    """Return name and version of a Resource; its content stands for a version that is not said."""
-    name = version = ""
-    content = 0
-    for field, wire_type, start, end in fields(entry):
-        if wire_type != LENGTH:
-            continue
-        if field == VERSION:
-            version = text(entry, start, end)
-        elif field == BODY:
-            content = hash(entry[start:end])
-        elif field == NAME:
-            name = text(entry, start, end)
-    return name, version or content
-
-
-def _packed_resource(entry: bytes) -> tuple[str, object]:
-    """Return name and content of an Any, the latter as a hash."""
-    type_url, body = "", b""
-    for field, wire_type, start, end in fields(entry):
-        if wire_type != LENGTH:
-            continue
-        if field == TYPE_URL:
-            type_url = text(entry, start, end)
-        elif field == VALUE:
-            body = entry[start:end]
-    if type_url == WRAPPER:
-        return _delta_resource(body)
-    return _name(type_url, body), hash(body)
-
-
-def _name(type_url: str, body: bytes) -> str:
-    """Return what stands in the first field, in which all of Envoy's types have their names."""
-    if not type_url.startswith(ENVOY_PREFIX):
-        return ""
-    try:
-        for field, wire_type, start, end in fields(body):
-            if field == 1 and wire_type == LENGTH:
-                return text(body, start, end)
-    except WireError:
-        pass  # it is for Envoy to refuse
-    return ""
+        return read_removed(raw)

@@ -11,19 +11,19 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.edit import enumeration, integer, joined, last, oneof, replaced, without
+from agent.edit import enumeration, integer, oneof, replaced, without
+from agent.response import read_packed, read_removed
 from agent.wasm.cache import Want
 from agent.wasm.convert import (
     ExtensionError,
     Plugin,
     Ready,
     local,
-    read_entries,
     recognise,
     replacement,
-    write_entries,
+    write_resources,
 )
-from agent.wire import WireError, message
+from agent.wire import WireError, embedded, last, message
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.resources import EXTENSION
 from tests.fakes.wasm import packed, unpacked
@@ -137,9 +137,8 @@ def test_no_bytes_do_harm(raw: bytes) -> None:
 @given(HOSTILE, st.sampled_from(Kind))
 def test_no_response_does_harm(raw: bytes, kind: Kind) -> None:
     try:
-        entries, _ = read_entries(raw, delta=kind is Kind.DELTA)
-        for entry in entries:
-            recognise(entry.packed)
+        for each in read_packed(raw, delta=kind is Kind.DELTA):
+            recognise(each.content)
     except (WireError, ExtensionError):
         return
 
@@ -157,19 +156,19 @@ def test_a_response_keeps_all_but_what_was_replaced(
     raw = write_response(
         kind, EXTENSION, version="1", nonce="n", resources=entries, removed=("gone",)
     )
-    found, _ = read_entries(raw, delta=delta)
+    found = list(read_packed(raw, delta=delta))
     other = packed(HttpWasm(), "other")
 
     wanted = [
-        other if changes else entry.packed
-        for entry, (_, changes) in zip(found, resources, strict=True)
+        other if changes else each.content
+        for each, (_, changes) in zip(found, resources, strict=True)
     ]
-    written = write_entries(raw, found, wanted, delta=delta)
+    written = write_resources(raw, found, wanted, delta=delta)
 
-    again, removed = read_entries(written, delta=delta)
-    assert [entry.packed for entry in again] == wanted
-    assert [entry.name for entry in again] == [entry.name for entry in found]
-    assert removed == (["gone"] if delta else [])
+    again = list(read_packed(written, delta=delta))
+    assert [each.content for each in again] == wanted
+    assert [each.name for each in again] == [each.name for each in found]
+    assert read_removed(written) == (["gone"] if delta else [])
     assert without(written, 2) == without(raw, 2)
 
 
@@ -179,7 +178,7 @@ def test_fields_are_read_as_protobuf_reads_them(raw: bytes) -> None:
     """With a message that has a text, an embedded message and both numbers."""
     try:
         expected = RemoteDataSource.FromString(raw)
-        values = last(raw, 2), joined(raw, 1), oneof(raw, (1,)), integer(raw, 9)
+        values = last(raw, 2), embedded(raw, 1), oneof(raw, (1,)), integer(raw, 9)
         replaced(raw, 1, b"")
         enumeration(raw, 9)
     except (DecodeError, WireError):

@@ -1,35 +1,18 @@
 """Single fields of a message, read and replaced."""
 
-from agent.edit import (
-    enumeration,
-    integer,
-    joined,
-    last,
-    last_text,
-    oneof,
-    replaced,
-    without,
-)
+from agent.edit import enumeration, integer, oneof, replaced, without
 from agent.wire import message
 
 MESSAGE = message((1, "a"), (2, b"x"), (1, "b"), (3, 5), (2, b"y"), (3, 2**64 - 1))
 
 
-def test_the_last_scalar_wins() -> None:
-    assert last(MESSAGE, 1) == b"b"
-    assert last_text(MESSAGE, 1) == "b"
+def test_the_last_number_wins() -> None:
     assert integer(MESSAGE, 3) == -1
     assert enumeration(MESSAGE, 3) == 2**32 - 1
 
 
-def test_what_is_not_there_is_the_default() -> None:
-    assert last(MESSAGE, 9) == b""
-    assert joined(MESSAGE, 9) is None
+def test_a_number_that_is_not_there_is_zero() -> None:
     assert integer(MESSAGE, 9) == 0
-
-
-def test_an_embedded_message_is_the_merge_of_its_occurrences() -> None:
-    assert joined(MESSAGE, 2) == b"xy"
 
 
 def test_of_several_the_last_one_counts() -> None:

@@ -15,6 +15,7 @@ from xds.type.v3 import (  # type: ignore[import-untyped]  # has no types
     typed_struct_pb2 as xds_typed_struct,
 )
 
+from agent.response import read_packed, read_removed
 from agent.wasm.cache import Policy, PullSecret, Want
 from agent.wasm.convert import (
     ExtensionError,
@@ -22,11 +23,10 @@ from agent.wasm.convert import (
     Plugin,
     Ready,
     local,
-    read_entries,
     recognise,
     recognise_wasm,
     replacement,
-    write_entries,
+    write_resources,
 )
 from agent.wasm.convert import Struct as InJson
 from agent.xds.discovery import Kind
@@ -111,7 +111,7 @@ def test_no_secret_is_shown() -> None:
 
     assert "hidden" not in repr(found)
     assert "hidden" not in repr(recognise(packed(as_struct(message))))
-    assert "hidden" not in repr(read_entries(raw, delta=True))
+    assert "hidden" not in repr(list(read_packed(raw, delta=True)))
     assert b"hidden" not in local(found, "/a")
     assert b"hidden" not in replacement(found)
 
@@ -272,16 +272,15 @@ def test_a_response_is_taken_apart_and_put_together(kind: Kind) -> None:
     delta = kind is Kind.DELTA
     raw = ecds(kind, {"a": local_wasm(), "b": wasm()}, removed=("c",)) + b"\xfa\x01\x03abc"
 
-    entries, removed = read_entries(raw, delta=delta)
-    same = write_entries(raw, entries, [entry.packed for entry in entries], delta=delta)
-    other = write_entries(raw, entries, [entries[0].packed, packed(Router(), "b")], delta=delta)
+    resources = list(read_packed(raw, delta=delta))
+    contents = [resource.content for resource in resources]
+    same = write_resources(raw, resources, contents, delta=delta)
+    other = write_resources(raw, resources, [contents[0], packed(Router(), "b")], delta=delta)
 
-    assert removed == (["c"] if delta else [])
-    assert [entry.name for entry in entries] == (["a", "b"] if delta else ["", ""])
     assert same is raw
     assert b"\xfa\x01\x03abc" in other
-    again, removed_again = read_entries(other, delta=delta)
-    assert removed_again == removed
-    assert again[0] == entries[0]
-    assert again[1].name == entries[1].name
-    assert unpacked(again[1].packed)[1].Is(Router.DESCRIPTOR)
+    assert read_removed(other) == (["c"] if delta else [])
+    again = list(read_packed(other, delta=delta))
+    assert again[0] == resources[0]
+    assert again[1].name == resources[1].name
+    assert unpacked(again[1].content)[1].Is(Router.DESCRIPTOR)

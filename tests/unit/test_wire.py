@@ -8,8 +8,8 @@ from agent.wire import (
     LENGTH,
     VARINT,
     WireError,
+    embedded,
     fields,
-    joined,
     last,
     last_text,
     message,
@@ -64,5 +64,6 @@ def test_of_several_occurrences_the_last_counts_and_messages_are_merged() -> Non
 
     assert last(data, 1) == b"two"
     assert last_text(data, 1) == "two"
-    assert joined(data, 1) == b"onetwo"
-    assert last(data, 2) == last(data, 9) == joined(data, 2) == b""
+    assert embedded(data, 1) == b"onetwo"
+    assert last(data, 2) == last(data, 9) == b""
+    assert embedded(data, 2) is None

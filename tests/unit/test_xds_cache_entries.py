@@ -2,10 +2,10 @@
 
 import pytest
 
+from agent.response import WRAPPER
 from agent.wire import WireError, message
 from agent.xds.cache.entries import Entry, entries
 from agent.xds.discovery import Kind, Resource, write_response
-from agent.xds.inventory import WRAPPER
 from agent.xds.resources import CLUSTER, EXTENSION, LISTENER
 
 ONE = message((1, "one"), (7, 7))
@@ -38,6 +38,21 @@ def test_a_resource_of_another_type_is_not_of_this_one() -> None:
     raw = response(Kind.SOTW, Resource(LISTENER, "", "", ONE), Resource(CLUSTER, "", "", TWO))
 
     assert read(Kind.SOTW, raw) == [Entry("two", "", TWO)]
+
+
+def test_nor_is_one_of_delta() -> None:
+    raw = response(Kind.DELTA, Resource(LISTENER, "one", "1", ONE))
+
+    assert read(Kind.DELTA, raw) == []
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_one_without_a_name_is_not_understood(kind: Kind) -> None:
+    """Several of them would pass for one."""
+    raw = response(kind, Resource(CLUSTER, "", "1", message((4, "nameless"))))
+
+    with pytest.raises(WireError, match="no name"):
+        read(kind, raw)
 
 
 def test_a_resource_with_a_time_to_live_is_unwrapped() -> None:

@@ -4,6 +4,7 @@ import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import any_pb2
 
+from agent.response import WRAPPER
 from agent.wire import message
 from agent.xds.discovery import (
     REQUEST,
@@ -13,6 +14,7 @@ from agent.xds.discovery import (
     Response,
     Subscription,
     first_resource,
+    read_named,
     read_node_id,
     read_request,
     read_resources,
@@ -21,7 +23,7 @@ from agent.xds.discovery import (
     write_request,
     write_response,
 )
-from agent.xds.resources import CLUSTER, LISTENER
+from agent.xds.resources import CLUSTER, LISTENER, NAME_TABLE
 
 ITEM = Resource(CLUSTER, "one", "7", b"body")
 
@@ -146,6 +148,39 @@ def test_the_resources_of_sotw_have_neither_name_nor_version() -> None:
     raw = write_response(Kind.SOTW, CLUSTER, version="v", nonce="n", resources=[resource])
 
     assert read_resources(raw, Kind.SOTW) == ("v", (Resource(CLUSTER, "", "", b"body"),))
+
+
+@pytest.mark.parametrize(
+    ("type_url", "body", "name"),
+    [
+        (CLUSTER, message((2, "x"), (1, "own")), "own"),
+        (CLUSTER, message((2, "x")), ""),
+        (CLUSTER, b"\xff", ""),
+        (CLUSTER, message((1, b"\xff")), ""),
+        (NAME_TABLE, message((1, "not a name")), ""),
+    ],
+)
+def test_a_resource_of_sotw_is_named_by_what_stands_in_it(
+    type_url: str, body: bytes, name: str
+) -> None:
+    resource = Resource(type_url, "told", "1", body)
+    sotw, delta = (
+        write_response(kind, type_url, version="v", nonce="n", resources=[resource])
+        for kind in (Kind.SOTW, Kind.DELTA)
+    )
+
+    assert [(each.name, each.version) for each in read_named(Kind.SOTW, sotw)] == [(name, "")]
+    assert [(each.name, each.version) for each in read_named(Kind.DELTA, delta)] == [("told", "1")]
+
+
+def test_a_resource_of_sotw_may_be_wrapped() -> None:
+    inner = message((1, CLUSTER), (2, b"body"))
+    wrapped = Resource(WRAPPER, "", "", message((1, "7"), (2, inner), (3, "one")))
+    raw = write_response(Kind.SOTW, CLUSTER, version="v", nonce="n", resources=[wrapped])
+
+    (found,) = read_named(Kind.SOTW, raw)
+
+    assert (found.name, found.version, found.unpacked()) == ("one", "7", (CLUSTER, b"body"))
 
 
 @pytest.mark.parametrize("kind", Kind)
