@@ -16,12 +16,11 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from udpa.annotations import sensitive_pb2  # type: ignore[import-untyped]  # xds-protos has none
 
+from agent.classes import TYPE_KEY, message_class
 from agent.dns.names import read_entry
 from agent.query.wire import PRIVATE_KEY, REDACTED, as_text, decode, encode
 from agent.wire import LENGTH, WireError, fields
 from agent.xds.discovery import Resource
-from agent.xds.local.convert import message_class
-from agent.xds.local.parse import TYPE_KEY, FileError
 from agent.xds.resources import NAME_TABLE, PROXY_CONFIG, SECRET
 
 #: Source: xds-identity-dns.md section 3.2.
@@ -121,9 +120,10 @@ class _Renderer:
 
 def _parsed(type_url: str, body: bytes) -> Message | None:
     """Return a message of a known type; none of an unknown one, or if it cannot be read."""
+    made = message_class(type_url)
     try:
-        return message_class(type_url).FromString(body)
-    except (FileError, DecodeError):
+        return made.FromString(body) if made else None
+    except DecodeError:
         return None
 
 

@@ -67,5 +67,5 @@ def test_bytes_that_are_no_struct_are_refused() -> None:
 
 
 def test_a_type_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(FetchError, match=r"JSON of envoy\.nothing\.Wasm: cannot be read"):
+    with pytest.raises(FetchError, match=r"^JSON of envoy\.nothing\.Wasm: there is no such type$"):
         convert_struct("type.googleapis.com/envoy.nothing.Wasm", b"")

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from google.protobuf import json_format
 
-from agent.xds.local.convert import convert, load_package, message_class
+from agent.classes import load, message_class
+from agent.xds.local.convert import convert
 from agent.xds.local.passthrough import VERSION, passthrough
 from agent.xds.resources import CLUSTER, LISTENER
 from agent.xds.snapshot import Snapshot, make_snapshot
@@ -29,8 +30,10 @@ def decoded(snapshot: Snapshot) -> list[dict[str, Any]]:
     for type_url, by_name in snapshot.resources.items():
         for resource in by_name.values():
             for package in re.findall(rb"type\.googleapis\.com/([\w.]+\.v3)\.", resource.body):
-                load_package(f"{package.decode()}.Any")
-            parsed = message_class(type_url).FromString(resource.body)
+                load(f"{package.decode()}.Any")
+            made = message_class(type_url)
+            assert made
+            parsed = made.FromString(resource.body)
             content = json_format.MessageToJson(parsed, preserving_proto_field_name=True)
             documents.append({"@type": type_url, **json.loads(content)})
     return documents

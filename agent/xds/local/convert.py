@@ -3,24 +3,19 @@
 Runs in a child process only: it loads protobuf and the classes of every type that a file names.
 """
 
-import functools
 import hashlib
-import importlib
-import itertools
 import json
-import pkgutil
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from google.protobuf import descriptor_pool, json_format, message, message_factory
+from google.protobuf import json_format
 
+from agent.classes import TYPE_KEY, load_all, message_class
 from agent.xds.discovery import Resource
-from agent.xds.local.parse import TYPE_KEY, FileError, describe, entries
+from agent.xds.local.parse import FileError, describe, entries
 
 NAME_FIELDS: Final = ("name", "cluster_name")
 VERSION_DIGITS: Final = 12
-#: Where Envoy's types, and those in them, live. A file must not choose what else is imported.
-TYPE_ROOTS: Final = ("cel", "envoy", "google", "opencensus", "opentelemetry", "udpa", "xds")
 
 
 def convert(
@@ -65,8 +60,12 @@ def _resource(place: str, content: object) -> Resource:
 
 
 def _converted(type_url: str, content: dict[str, object]) -> Resource:
-    _load_types(content)
-    parsed = message_class(type_url)()
+    if unknown := load_all(content):
+        raise FileError(f"there is no type {unknown!r}")
+    made = message_class(type_url)
+    if made is None:
+        raise FileError(f"there is no type {type_url!r}")
+    parsed = made()
     fields = {key: value for key, value in content.items() if key != TYPE_KEY}
     json_format.ParseDict(fields, parsed)
     names = (getattr(parsed, field, "") for field in NAME_FIELDS)
@@ -76,44 +75,6 @@ def _converted(type_url: str, content: dict[str, object]) -> Resource:
     # Of the source and not of the bytes, in which the order of map entries is not defined.
     version = _digest(json.dumps(content, sort_keys=True, default=str).encode())
     return Resource(type_url, name, version, parsed.SerializeToString())
-
-
-def message_class(type_url: str) -> type[message.Message]:
-    """Return the generated class of a type; FileError if there is none."""
-    name = type_url.rpartition("/")[2]
-    load_package(name)
-    try:
-        descriptor = descriptor_pool.Default().FindMessageTypeByName(name)
-    except KeyError:
-        raise FileError(f"there is no type {type_url!r}") from None
-    return message_factory.GetMessageClass(descriptor)
-
-
-def _load_types(content: object) -> None:
-    """Import the generated classes of every type that is named in a resource."""
-    if isinstance(content, dict):
-        if isinstance(content.get(TYPE_KEY), str):
-            load_package(content[TYPE_KEY].rpartition("/")[2])
-        for value in content.values():
-            _load_types(value)
-    elif isinstance(content, list):
-        for value in content:
-            _load_types(value)
-
-
-@functools.cache
-def load_package(type_name: str) -> None:
-    """Import a type's whole package: which of its files has the type cannot be seen in the name."""
-    parts = list(itertools.takewhile(str.islower, type_name.split(".")))
-    if not parts or parts[0] not in TYPE_ROOTS:
-        raise FileError(f"there is no type {type_name!r}")
-    try:
-        package = importlib.import_module(".".join(parts))
-    except ImportError:
-        raise FileError(f"there is no type {type_name!r}") from None
-    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
-        if module.name.endswith("_pb2"):
-            importlib.import_module(f"{package.__name__}.{module.name}")
 
 
 def _digest(data: bytes) -> str:

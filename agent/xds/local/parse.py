@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-TYPE_KEY: Final = "@type"
+from agent.classes import TYPE_KEY
+
 #: Of a file, its aliases written out: a dozen lines of them can stand for billions.
 MAX_VALUES: Final = 1_000_000
 TOO_DEEP: Final = "is nested too deeply"
