@@ -26,11 +26,15 @@ class Packed(NamedTuple):
 
     name: str  #: empty in SotW, which names none
     version: str  #: as the name
-    content: bytes  #: the Any; empty where a delta response only says that nothing has changed
+    content: bytes  #: the Any
     raw: bytes  #: all of it, as it stands in the response
 
     def __repr__(self) -> str:
         return f"<resource {self.name!r}>"  # there may be a secret in it
+
+    def is_unchanged(self) -> bool:
+        """Return whether a delta response only says that the resource is still there, as it was."""
+        return not self.content and bool(self.raw)
 
     def unpacked(self) -> tuple[str, bytes]:
         """Return type URL and message; WireError if they cannot be read."""

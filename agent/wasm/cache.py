@@ -8,6 +8,7 @@ Source: xds-identity-dns.md section 3.4, deviation D-17.
 """
 
 import enum
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -120,8 +121,8 @@ class Cache:
         self._expiry_seconds = expiry_seconds
         self._modules: dict[Key, _Module] = {}
         self._meanings: dict[str, _Meaning] = {}
-        #: By resource, as Envoy was last told.
-        self._used: dict[str, Key] = {}
+        #: By resource, as Envoy was told, latest first.
+        self._used: dict[str, tuple[Key, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -169,17 +170,19 @@ class Cache:
         """Take note of what Envoy is told: modules by resource, none where there is none any more.
 
         One that a response does not name stays in use: Envoy reads its file again with each
-        listener that has it, and no response tells of what Envoy no longer asks for.
+        listener that has it, and no response tells of what Envoy no longer asks for. So does the
+        one before: Envoy goes on with it where it refuses the latest.
         """
         for resource, key in keys.items():
             if key:
-                self._used[resource] = key
+                before = [each for each in self._used.get(resource, ()) if each != key]
+                self._used[resource] = key, *before[:1]
             else:
                 self._used.pop(resource, None)
 
     def expired(self, now: float) -> list[Key]:
         """Return the modules that nothing has used for long; those in use are used now."""
-        for key in self._used.values():
+        for key in itertools.chain.from_iterable(self._used.values()):
             if key in self._modules:
                 self._modules[key] = self._modules[key]._replace(last_used=now)
         return [

@@ -209,6 +209,7 @@ class Conversion:
 
     def _take_note(self, removed: Iterable[str], resources: Iterable[_Resource]) -> None:
         """Remember what Envoy has got."""
+        resources = [each for each in resources if each.content]
         used = {resource.name: resource.key for resource in resources}
         self._modules.use({**dict.fromkeys(removed), **used})
         if self._keep_last:
@@ -217,6 +218,8 @@ class Conversion:
             self._last.update({each.name: each for each in resources if each.key})
 
     async def _convert(self, packed: Packed) -> _Resource | ExtensionError:
+        if packed.is_unchanged():
+            return _Resource(b"", "no_remote_load", packed.name)
         try:
             found = recognise(packed.content)
             if isinstance(found, Struct):

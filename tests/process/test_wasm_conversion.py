@@ -12,6 +12,8 @@ from envoy.extensions.filters.http.wasm.v3.wasm_pb2 import Wasm as HttpWasm
 from google.protobuf.any_pb2 import Any
 from google.protobuf.empty_pb2 import Empty
 
+from agent.wasm.cache import Want
+from agent.wire import message
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.resources import EXTENSION
 from tests.fakes.modules import modules
@@ -208,3 +210,21 @@ async def test_a_module_that_was_there_may_be_kept(tmp_path: Path, *, keep: bool
     assert (bad == good) is keep
     assert keep or prefix_of(bad) == "wasm-default-deny"
     assert prefix_of(new) == "wasm-default-deny"
+
+
+async def test_a_sign_of_life_changes_nothing(tmp_path: Path) -> None:
+    """Of an extension with a time to live: its module stays in use."""
+    alive = message((2, message((3, "a"), (6, message((1, 60))))), (4, EXTENSION), (5, "n"))
+    periods = {"expiry_seconds": 0.001, "purge_seconds": 0.001}
+    async with web_server(pages()) as port, modules(tmp_path, **periods) as bench:
+        url = f"http://127.0.0.1:{port}/a"
+        raw = await bench.convert(Kind.DELTA, ecds(Kind.DELTA, {"a": wasm(url)}))
+        path = file_of(configurations(Kind.DELTA, raw)["a"])
+
+        same = await bench.convert(Kind.DELTA, alive)
+        other = Want("b", f"{url}?b")
+        gone = await bench.path(other)
+        await until(lambda: not gone.exists())
+
+        assert same is alive
+        assert path.exists()

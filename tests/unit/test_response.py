@@ -33,6 +33,15 @@ def test_the_last_name_counts_and_messages_are_merged() -> None:
     assert (found.name, found.content) == ("b", ANY)
 
 
+def test_a_sign_of_life_changes_nothing() -> None:
+    """Of a resource with a time to live."""
+    alive = read_resource(message((3, "name"), (6, message((1, 5)))))
+
+    assert alive.is_unchanged()
+    assert not read_resource(RESOURCE).is_unchanged()
+    assert not Packed("", "", b"", b"").is_unchanged()
+
+
 def test_an_any_is_unpacked() -> None:
     assert Packed("", "", ANY + message((3, "x"), (2, b"other"), (1, 1)), b"").unpacked() == (
         "type",

@@ -15,7 +15,7 @@ from agent.wasm.cache import (
     parse_path,
 )
 
-ONE, TWO = "1" * 64, "2" * 64
+ONE, TWO, THREE = "1" * 64, "2" * 64, "3" * 64
 URL = "http://modules/a.wasm"
 TAG = "oci://registry/image:v1"
 LATEST = "oci://registry/image:latest"
@@ -124,14 +124,17 @@ def test_what_envoy_was_told_stays() -> None:
     assert cache.expired(10 * HOUR + 1) == [key(URL, ONE)]
 
 
-def test_another_version_ends_the_use_of_the_last() -> None:
+def test_the_version_before_stays_as_envoy_may_refuse_the_latest() -> None:
     cache = cache_with(Want("a", TAG))
-    cache.use({"a": key(TAG, ONE)})
-    cache.take(Want("a", TAG), key(TAG, TWO), 9 * HOUR)
+    cache.take(Want("a", TAG), key(TAG, TWO), 0)
+    for checksum in (ONE, TWO, TWO):
+        cache.use({"a": key(TAG, checksum)})
 
-    cache.use({"a": key(TAG, TWO)})
+    assert cache.expired(9 * HOUR) == []
 
-    assert cache.expired(9 * HOUR) == [key(TAG, ONE)]
+    cache.use({"a": key(TAG, THREE)})
+
+    assert cache.expired(18 * HOUR + 1) == [key(TAG, ONE)]
 
 
 def test_using_what_is_gone_brings_nothing_back() -> None:

@@ -30,7 +30,7 @@ def entries(kind: Kind, type_url: str, raw: bytes) -> Iterator[Entry]:
         WireError: it cannot be read, or one of them has no name.
     """
     for packed in read_named(kind, raw):
-        if packed.content and (entry := _entry(type_url, packed)):
+        if not packed.is_unchanged() and (entry := _entry(type_url, packed)):
             yield entry
     if kind is Kind.DELTA:
         yield from (Entry(name, "", None) for name in read_removed(raw))
