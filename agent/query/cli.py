@@ -160,8 +160,9 @@ def _print(answer: "Answer", output: str) -> None:
 
     try:
         found = [render(resource) for resource in answer.resources]
-    except WireError as error:
-        raise AgentError(f"{answer.head.type_url}: a resource cannot be read: {error}") from error
+    except (WireError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise AgentError(f"{answer.head.type_url}: a resource cannot be read: {reason}") from error
     if output == "json":
         sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     elif found:
@@ -214,5 +215,6 @@ async def _watch(flags: Parsed) -> None:
 
 
 def _say(line: str) -> None:
+    """Print a line now."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -84,10 +84,7 @@ async def running(port: int, *, seconds: float = SECONDS) -> Any:  # noqa: ANN40
         raise _no_agent(port, error) from error
     if response.status != OK:
         raise AgentError(f"localhost:{port}{DOCUMENT} answers {response.status}, expected 200")
-    try:
-        return json.loads(response.body)
-    except ValueError as error:
-        raise AgentError(f"localhost:{port}{DOCUMENT}: is not JSON: {error}") from error
+    return _checked(f"localhost:{port}{DOCUMENT}", response.body, "connection")
 
 
 async def watch(port: int) -> AsyncIterator[Any]:
@@ -100,13 +97,25 @@ async def watch(port: int) -> AsyncIterator[Any]:
         async with stream("GET", "localhost", port, WATCH, timeout_seconds=None) as incoming:
             if incoming.status != OK:
                 raise AgentError(f"localhost:{port}{WATCH} answers {incoming.status}, expected 200")
-            rest = b""
+            rest, kinds = b"", ("connection", "end")
             async for piece in incoming:
                 *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
-                    yield json.loads(line)
+                    yield _checked(f"localhost:{port}{WATCH}", line, *kinds)
+                    kinds = ("result", "end")
     except HttpError as error:
         raise _no_agent(port, error) from error
+
+
+def _checked(where: str, text: bytes, *kinds: str) -> Any:  # noqa: ANN401 - JSON
+    """Return what the agent says, which has one of these keys; AgentError if it is no agent."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise AgentError(f"{where}: is not JSON: {error}") from error
+    if not isinstance(found, dict) or found.keys().isdisjoint(kinds):
+        raise AgentError(f"{where}: is not what an agent says; expected {' or '.join(kinds)}")
+    return found
 
 
 def _no_agent(port: int, error: HttpError) -> AgentError:

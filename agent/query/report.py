@@ -34,7 +34,8 @@ def status(found: Document, now: float) -> str:
         found: the agent's document.
         now: Unix seconds.
     """
-    return "".join(f"{line}\n" for line in [*_connection(found["connection"], now), *_types(found)])
+    lines = [*_connection(found["connection"], now), *_types(found)]
+    return "".join(f"{_printable(line)}\n" for line in lines)
 
 
 def _connection(found: Document, now: float) -> list[str]:
@@ -88,7 +89,7 @@ def header() -> str:
 
 def push(found: Document) -> str:
     """Return a push and its answer as one line."""
-    return LINE.format(
+    line = LINE.format(
         _time(found["time"])[11:23],  # of the day, UTC
         found["type"],
         found["version"] or NO_VALUE,
@@ -97,6 +98,7 @@ def push(found: Document) -> str:
         _number(found["milliseconds"]),
         f"{found['result']}{_remark(found)}",
     )
+    return _printable(line)
 
 
 def _change(counts: Document | None) -> Sequence[str]:
@@ -119,6 +121,11 @@ def _remark(found: Document) -> str:
         return ""
     names = found["names"].items()
     return "".join(f" {SIGNS[group]}{name}" for group, each in names for name in each if name)
+
+
+def _printable(line: str) -> str:
+    """Return a line that tells a terminal nothing: what others have named may hold anything."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
 
 
 def _number(value: float | None) -> str:

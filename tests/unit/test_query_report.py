@@ -113,3 +113,24 @@ def test_many_names_are_counted_and_few_are_told() -> None:
 
     assert found["change"]["added"] == 1000
     assert found["names"] == {"added": [str(number) for number in range(20)]}
+
+
+def test_a_name_is_told_as_far_as_people_read_it() -> None:
+    found = told(Change(("n" * 1000,), (), ()), (2.0, None))
+
+    assert found["names"] == {"added": ["n" * 256]}
+
+
+def test_nothing_of_what_others_have_named_reaches_the_terminal_as_an_order() -> None:
+    evil = "\x1b]0;title\x07"
+    table = SyncTable()
+    table.requested(Request(CLUSTER, "", "", None), 1, 1.0)
+    table.responded(Response(CLUSTER, evil, "n", 1), 1, 2.0)
+    sent = Push(CLUSTER, evil, "a", 3, 4213, 1.0, Change((evil,), (), ()))
+
+    text = status(document(CONNECTED, 1, Stream(1, Kind.SOTW, evil, EPOCH, table), EPOCH), EPOCH)
+    line = push(pushed(sent, Answer(sent, 2.0, None), EPOCH))
+
+    assert text.replace("\n", "").isprintable()
+    assert line.isprintable()
+    assert line.count(r"\x1b]0;title\x07") == 2

@@ -12,6 +12,8 @@ from agent.xds.sync import Answer, Push, SyncTable, TypeState
 
 #: Named of what a push adds, changes or removes; all are counted.
 NAMES: Final = 20
+#: Of each: a watcher that is slow has hundreds of lines waiting.
+NAME_CHARACTERS: Final = 256
 KINDS: Final = {Kind.SOTW: "sotw", Kind.DELTA: "delta"}
 
 Document = dict[str, Any]  # JSON
@@ -112,7 +114,7 @@ def pushed(push: Push, answer: Answer | None, epoch: float) -> Document:
 
 
 def _some(names: Sequence[str]) -> list[str]:
-    return list(names[:NAMES])
+    return [name[:NAME_CHARACTERS] for name in names[:NAMES]]
 
 
 def _when(at: float | None, epoch: float) -> float | None:
