@@ -242,7 +242,7 @@ class RelayedSession:
         if isinstance(decision, Drop):
             self._trace("!", decision.response)
             type_url = decision.response.type_url
-            log.error("dropped response that nobody asked for type=%s", type_url)
+            log.error("dropped response that nobody asked for type=%.256r", type_url)
         else:
             await self._consumed.put(decision)
 
