@@ -5,7 +5,7 @@ Source: performance.md, "gRPC and the allocator" and rule 8.
 
 import asyncio
 import gc
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 M_MMAP_THRESHOLD: Final = -3
 MMAP_THRESHOLD_BYTES: Final = 65536
@@ -23,10 +23,12 @@ class Allocator:
     happens.
     """
 
+    #: By which loop and when, in its time, garbage is collected next: once for a whole process.
+    _collecting: ClassVar[tuple[asyncio.AbstractEventLoop | None, float]] = None, 0.0
+
     def __init__(self) -> None:
         self._trim: Any = None
         self._later: asyncio.TimerHandle | None = None
-        self._collecting = False
 
     def prepare(self) -> None:
         """Fix the threshold; called before the first message, when Envoy has its configuration."""
@@ -60,13 +62,11 @@ class Allocator:
         Tasks that were cancelled keep their frames, and with them the call, in cycles: until these
         are collected, which may take hours, gRPC does not close the connection.
         """
-        if not self._collecting:
-            self._collecting = True
-            asyncio.get_running_loop().call_later(COLLECT_AFTER_SECONDS, self._collect)
-
-    def _collect(self) -> None:
-        self._collecting = False
-        gc.collect()
+        loop = asyncio.get_running_loop()
+        now, (collector, due) = loop.time(), Allocator._collecting
+        if collector is not loop or now >= due:
+            Allocator._collecting = loop, now + COLLECT_AFTER_SECONDS
+            loop.call_later(COLLECT_AFTER_SECONDS, gc.collect)
 
     def _trim_now(self) -> None:
         if self._trim is not None:
