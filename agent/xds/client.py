@@ -160,12 +160,9 @@ class ControlPlane:
             OSError, ValueError: as `open`.
         """
         for _ in self._places:
-            channel = await self._take_first() or self._new_channel()
-            if await _connects(channel):
+            if channel := await self._connected():
                 self._first = channel
                 return True
-            await channel.close(None)
-            self.turn()
         return False
 
     def turn(self) -> None:
@@ -178,13 +175,24 @@ class ControlPlane:
         That one is not waited for: its stream shows whether it can be reached.
         """
         for _ in self._places[1:]:
-            channel = await self._take_first() or self._new_channel()
+            address = self.address
+            if channel := await self._connected():
+                return channel
+            log.warning("control plane cannot be reached, trying the next one at=%s", address)
+        return await self._take_first() or self._new_channel()
+
+    async def _connected(self) -> grpc.aio.Channel | None:
+        """Return a channel with its connection; none, and turn, if the place cannot be reached."""
+        channel = await self._take_first() or self._new_channel()
+        try:
             if await _connects(channel):
                 return channel
-            log.warning("control plane cannot be reached, trying the next one at=%s", self.address)
+        except BaseException:
             await channel.close(None)
-            self.turn()
-        return await self._take_first() or self._new_channel()
+            raise
+        await channel.close(None)
+        self.turn()
+        return None
 
     async def _take_first(self) -> grpc.aio.Channel | None:
         """Return the channel that was made early, if it is still of use."""

@@ -1,13 +1,16 @@
 """A control plane in several places. Case S6."""
 
+import asyncio
 from pathlib import Path
 
 import grpc
+import pytest
 
-from agent.xds.discovery import Kind, read_response
+from agent.xds.discovery import Kind, read_response, write_request
 from agent.xds.resources import CLUSTER
 from tests.fakes.control_plane import control_plane
-from tests.fakes.relay_bench import bench, response
+from tests.fakes.link import link
+from tests.fakes.relay_bench import ENVOY_CANCELLED, bench, response
 
 #: Nobody listens there.
 REFUSED = "127.0.0.1:1"
@@ -64,6 +67,21 @@ async def test_a_place_that_has_no_answer_gives_way_to_the_next(tmp_path: Path) 
 
     assert status == (grpc.StatusCode.UNAVAILABLE, "not ready")
     assert f"control plane {one.address}: UNAVAILABLE: not ready" in str(problem)
+
+
+@pytest.mark.slow
+async def test_who_leaves_while_places_are_dialled_leaves_no_connection(tmp_path: Path) -> None:
+    async with control_plane() as plane, link(plane.port) as between:
+        between.freeze()
+        async with bench(tmp_path, between.address, others=(REFUSED,)) as b:
+            call = b.client.open(Kind.DELTA)
+            await call.send(write_request(Kind.DELTA, CLUSTER))
+            await between.connected.wait()
+            call.cancel()
+
+            await b.counts.reach(ENVOY_CANCELLED)
+            between.thaw()
+            await asyncio.wait_for(between.disconnected.wait(), 10)
 
 
 async def test_where_no_place_can_be_reached_each_is_tried_and_the_stream_says_so(
