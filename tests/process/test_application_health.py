@@ -49,7 +49,7 @@ def health(problem: str | None) -> Request:
 
 @pytest.mark.parametrize("kind", Kind)
 async def test_nothing_is_said_before_listeners_and_all_after(kind: Kind, tmp_path: Path) -> None:
-    """R-9."""
+    """T-X3, T-X4, R-9."""
     async with control_plane() as plane, bench(tmp_path, plane.address) as b:
         b.relay.report_health("reported while nobody is connected")
         call, stream = await begin(b.client, plane, kind)
@@ -70,7 +70,7 @@ async def test_nothing_is_said_before_listeners_and_all_after(kind: Kind, tmp_pa
 
 
 async def test_each_stream_is_told_in_its_own_kind(tmp_path: Path) -> None:
-    """Also of what was reported while there was none; only the latest counts."""
+    """T-X5: also of what was reported while there was none; only the latest counts."""
     async with control_plane() as plane, bench(tmp_path, plane.address) as b:
         b.relay.report_health("status 500")
         for kind, problem in ((Kind.DELTA, "status 500"), (Kind.SOTW, "status 503")):

@@ -52,7 +52,7 @@ def prefix_of(configuration: Wasm) -> str:
 
 @pytest.mark.parametrize("kind", Kind)
 async def test_each_extension_gets_what_it_needs(tmp_path: Path, kind: Kind) -> None:
-    """T-W14, X9: what fails for one is nothing to the others."""
+    """T-W14, X9, R-23: what fails for one is nothing to the others."""
     async with web_server(pages()) as port, modules(tmp_path) as bench:
         url = f"http://127.0.0.1:{port}/a"
         no_address = wasm()

@@ -29,7 +29,7 @@ from tests.fakes.relay_bench import (
 
 
 async def test_a_restarted_control_plane_is_found_again(tmp_path: Path) -> None:
-    """T-X8, X10: its end never looks like an empty set."""
+    """T-X8, X10, R-2: its end never looks like an empty set, and is the stream's."""
     async with contextlib.AsyncExitStack() as stack:
         async with control_plane() as plane:
             b = await stack.enter_async_context(bench(tmp_path, plane.address))

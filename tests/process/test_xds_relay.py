@@ -132,6 +132,18 @@ async def test_a_second_stream_replaces_the_first(kind: Kind, tmp_path: Path) ->
         assert not {ENVOY_CANCELLED, CANCELLED, ERROR} & set(b.counts)
 
 
+async def test_streams_that_replace_each_other_do_not_fill_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D-21."""
+    async with control_plane() as plane, bench(tmp_path, plane.address) as b:
+        for _ in range(4):
+            b.client.open(Kind.DELTA)
+            await plane.accept()
+
+    assert caplog.text.count("overlapping stream") == 1
+
+
 @pytest.mark.parametrize("writes", [1, 3])
 async def test_a_stream_is_replaced_even_while_a_write_to_it_waits(
     tmp_path: Path, writes: int
