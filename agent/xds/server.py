@@ -6,7 +6,7 @@ Source: xds-identity-dns.md sections 1.3 and 2.1.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import grpc
 
@@ -16,6 +16,14 @@ from agent.xds.discovery import Kind
 from agent.xds.endings import ENVOY, Ending
 from agent.xds.settings import XdsSettings
 
+if TYPE_CHECKING:
+    from agent.xds.reflection.run import Reflection
+
+#: For people with grpcurl.
+REFLECTION: Final = (
+    "grpc.reflection.v1.ServerReflection",
+    "grpc.reflection.v1alpha.ServerReflection",
+)
 STATUS: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -56,6 +64,10 @@ async def listening(settings: XdsSettings, handle: Handle) -> AsyncIterator[None
         for kind in Kind
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
+    reflecting = {"ServerReflectionInfo": streams.method(_reflecting())}
+    for name in REFLECTION:
+        handler = grpc.method_handlers_generic_handler(name, reflecting)
+        server.add_generic_rpc_handlers((handler,))
     await listen(server, settings.socket_path)
     try:
         yield
@@ -90,6 +102,20 @@ def _serve(
             await asyncio.sleep(GONE_SECONDS)
         context.set_code(STATUS[ending.code])
         context.set_details(ending.details)
+
+    return serve
+
+
+def _reflecting() -> Callable[["Context[bytes, bytes]"], Awaitable[None]]:
+    reflection: Reflection | None = None
+
+    async def serve(context: "Context[bytes, bytes]") -> None:
+        nonlocal reflection
+        if reflection is None:
+            from agent.xds.reflection.run import Reflection  # noqa: PLC0415 - people rarely ask
+
+            reflection = Reflection()
+        await reflection.serve(context)
 
     return serve
 

@@ -1,0 +1,1 @@
+"""gRPC server reflection on Envoy's socket: for people with grpcurl."""
