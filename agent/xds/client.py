@@ -34,6 +34,7 @@ CONNECT_MILLISECONDS: Final = 5000
 FAILED_WRITE: Final = "Internal error from Core"
 WINDOW_BYTES: Final = 1_048_576
 READ_BYTES: Final = 262_144
+NO_PROXY: Final = ("grpc.enable_http_proxy", 0)
 READY: Final = grpc.ChannelConnectivity.READY
 USELESS: Final = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
 
@@ -227,6 +228,8 @@ class ControlPlane:
             # The only thing that bounds a connection attempt in gRPC (D-1).
             ("grpc.min_reconnect_backoff_ms", CONNECT_MILLISECONDS),
             ("grpc.enable_retries", 0),
+            # By itself gRPC follows http_proxy, and no upper-case name, unlike its Go sibling.
+            ("grpc.http_proxy", settings.proxy) if settings.proxy else NO_PROXY,
         ]
         if not settings.tls:
             return grpc.aio.insecure_channel(settings.address, options)

@@ -66,6 +66,7 @@ async def bench(
     max_receive_bytes: int = 4_194_304,
     observe: Callable[..., None] = lambda *_, **__: None,
     others: tuple[str, ...] = (),
+    proxy: str = "",
     patience: PatienceSettings = PatienceSettings(),  # noqa: B008 - immutable
     cache: CacheSettings = CacheSettings(),  # noqa: B008 - immutable
     rng: Callable[[], float] = lambda: 0.0,
@@ -78,6 +79,7 @@ async def bench(
         credentials=CredentialSettings(),
         metadata=metadata,
         token=TokenSettings(str(directory / "token")),
+        proxy=proxy,
     )
     settings = XdsSettings(
         socket_path=str(directory / "proxy" / "XDS"),

@@ -299,3 +299,33 @@ def test_times_that_make_no_sense_are_the_default_with_a_warning(name: str, valu
     assert (settings.patience, settings.cache) == (PatienceSettings(), CacheSettings())
     assert len(read.warnings) == 1
     assert f"{name}='{value}': expected" in read.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("environ", "proxy"),
+    [
+        ({}, ""),
+        ({"HTTPS_PROXY": "http://proxy:3128"}, "http://proxy:3128"),
+        ({"https_proxy": "proxy:3128"}, "http://proxy:3128"),
+        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "10.0.0.0/8,.svc"}, ""),
+        ({"HTTP_PROXY": "http://proxy:3128", "http_proxy": "http://proxy:3128"}, ""),
+    ],
+)
+def test_a_proxy_is_chosen_as_go_chooses_it(environ: dict[str, str], proxy: str) -> None:
+    settings, read = parse(environ)
+
+    assert settings.upstream.proxy == proxy
+    assert (read.errors, read.warnings) == ([], [])
+
+
+def test_a_proxy_that_is_none_is_a_warning_without_its_password() -> None:
+    settings, read = parse({"HTTPS_PROXY": "http://"})
+
+    assert settings.upstream.proxy == ""
+    assert read.warnings == ["HTTPS_PROXY: expected the URL of a proxy; ignored"]
+
+
+def test_the_loopback_needs_no_proxy() -> None:
+    settings, _ = parse({"HTTPS_PROXY": "http://proxy:3128"}, address="127.0.0.1:15012")
+
+    assert settings.upstream.proxy == ""

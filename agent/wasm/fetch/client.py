@@ -20,9 +20,9 @@ import aiohttp
 import yarl
 from aiohttp.abc import AbstractResolver
 
+from agent.proxies import choose_proxy
 from agent.wasm.fetch.addresses import Blocked
 from agent.wasm.fetch.errors import FetchError, WebError
-from agent.wasm.fetch.proxies import choose_proxy
 from agent.wasm.fetch.retry import OK, http_pause, is_http_retried
 from agent.wasm.fetch.unpack import Content
 from agent.wasm.settings import FetchSettings

@@ -4,7 +4,7 @@ HTTP_PROXY, HTTPS_PROXY and NO_PROXY, or their lower-case forms, which count whe
 not set. NO_PROXY holds, separated by commas: '*', IP addresses, CIDRs, domains with all below them,
 and '.domain' for those below alone; each may have a port. The loopback needs no entry.
 
-Source: xds-identity-dns.md section 3.8; golang.org/x/net/http/httpproxy.
+Source: xds-identity-dns.md sections 2.3 and 3.8; golang.org/x/net/http/httpproxy.
 """
 
 import ipaddress
