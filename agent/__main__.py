@@ -68,7 +68,15 @@ def main(argv: "Sequence[str]") -> int:
         code: int = run([*first_words, *rest], os.environ)
     except KeyboardInterrupt:
         code = SIGNALLED + _signal.SIGINT
+    except OSError as error:
+        code = _without_output(error)
     return code
+
+
+def _without_output(error: OSError) -> int:
+    from iptables.log import without_output  # noqa: PLC0415 - only then
+
+    return without_output(error)
 
 
 def _open_missing() -> None:
@@ -112,16 +120,11 @@ def _find(words: list[str]) -> tuple[str, list[str]]:
 
 def leave(code: int) -> None:
     """End the process at once: taking the interpreter apart takes 4 ms and frees nothing."""
-    said = ""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read has seen enough
-        code = code or 1
     except OSError as error:
-        code = code or 1
-        said = f"Error: standard output: {(error.strerror or '').lower()}\n"
-    try:
-        sys.stderr.write(said)
+        code = code or _without_output(error)
+    try:  # noqa: SIM105 - contextlib is not there yet
         sys.stderr.flush()
     except OSError:  # nobody to tell
         pass

@@ -2,13 +2,14 @@
 
 import os
 import sys
-from contextlib import suppress
 
 from iptables.cli import main
+from iptables.log import without_output
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:], os.environ)
-    with suppress(OSError):  # whoever read has gone
+    try:
+        status = main(sys.argv[1:], os.environ)
         sys.stdout.flush()
-        sys.stderr.flush()
+    except OSError as error:
+        status = without_output(error)
     os._exit(status)  # taking the interpreter apart takes 4 ms and frees nothing

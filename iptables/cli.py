@@ -88,6 +88,8 @@ def _run(flow: "Flow | None", flags: Parsed, environ: Mapping[str, str], log: Lo
     except CaptureError as error:
         log.write("error", str(error))
         return error.exit_code
+    finally:
+        log.flush()
 
 
 def has_output(flags: Parsed) -> bool:

@@ -3,14 +3,19 @@
 Source: bootstrap.md section 1.3.
 """
 
+import errno
+import os
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TextIO
+from typing import Final, TextIO
 
 from iptables import logline
 from iptables.flags import Parsed, UsageError
+
+#: What writing to standard output may end with: no reader, no room, no device.
+UNWRITABLE: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Log:
@@ -44,10 +49,12 @@ class Log:
                 target.write(line)
 
     def flush(self) -> None:
-        """Show what was written, before something that may take long."""
+        """Show what was written, before something that may take long, and at the end."""
         for target in self.targets:
-            with suppress(OSError):
+            try:
                 target.flush()
+            except OSError:
+                _give_up(target.fileno())
 
 
 def open_log(flags: Parsed, *, usual_target: str = "stdout") -> Log:
@@ -67,6 +74,30 @@ def open_log(flags: Parsed, *, usual_target: str = "stdout") -> Log:
         as_json=flags.is_on("log_as_json"),
         with_caller=bool({logline.SCOPE, "all"} & set(flags.text("log_caller").split(","))),
     )
+
+
+def without_output(error: OSError) -> int:
+    """Return the exit status of a command whose standard output could not be written.
+
+    One line says why; none where the reader has gone, who has seen enough.
+
+    Raises:
+        OSError: that was not it.
+    """
+    if error.filename is not None or error.errno not in UNWRITABLE:
+        raise error
+    with suppress(OSError):  # nobody to tell
+        _give_up(sys.stdout.fileno())
+        if error.errno != errno.EPIPE:
+            sys.stderr.write(f"Error: standard output: {(error.strerror or '').lower()}\n")
+    return 1
+
+
+def _give_up(descriptor: int) -> None:
+    """Have what could not be written go nowhere: it is still held, and would fail again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 def _open(target: str) -> TextIO:

@@ -1,5 +1,6 @@
 """The command `demo`: a pod in throw-away namespaces, shown step by step."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from agent.demo.run import RunningPod, clear, pod_in
 from agent.demo.scenario import START_UP, Pod, Step, termination, traffic
 from agent.errors import AgentError, SystemRefusedError
 from iptables.flags import GLOBAL_FLAGS, Flag, UsageError, parse_flags, render_help
+from iptables.log import without_output
 
 FLAGS: Final = (
     Flag("keep", "bool", default=False, help="leave the pod running until Ctrl-C"),
@@ -142,8 +144,11 @@ class Table:
 
 
 def _say(text: str, end: str = "\n") -> None:
-    sys.stdout.write(f"{text}{end}")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(f"{text}{end}")
+        sys.stdout.flush()
+    except OSError as error:
+        os._exit(without_output(error))  # whoever supervises us removes the pod
 
 
 def _keep(pod: RunningPod, directory: Path) -> None:

@@ -308,8 +308,6 @@ def supervise(work: Callable[[], int]) -> int:
         try:
             code = work()
             sys.stdout.flush()
-        except BrokenPipeError:  # whoever read our output has seen enough
-            code = 1
         except BaseException:  # noqa: BLE001 - nothing of it may run our caller's code twice
             traceback.print_exc()
             code = 1

@@ -130,6 +130,26 @@ def test_a_kept_pod_runs_until_ctrl_c_which_is_its_usual_end(tmp_path: Path) -> 
     assert in_directory(tmp_path) == []
 
 
+def test_a_full_disk_ends_it_with_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            AGENT,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+
+    assert (done.returncode, done.stderr) == (
+        1,
+        "Error: standard output: no space left on device\n",
+    )
+    assert list(tmp_path.iterdir()) == []
+    assert in_directory(tmp_path) == []
+
+
 def test_without_its_capabilities_one_line_says_what_it_is_needed_for() -> None:
     nobody = ["setpriv", "--bounding-set=-sys_admin"] if os.geteuid() == 0 else []
     done = subprocess.run(

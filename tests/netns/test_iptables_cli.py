@@ -336,6 +336,14 @@ def test_nothing_may_be_asked_for(inside: Namespace, argv: tuple[str, ...], tmp_
     capture(inside, *argv, path=str(tmp_path))
 
 
+def test_a_log_that_cannot_be_written_is_no_reason_to_fail(inside: Namespace) -> None:
+    without_room = ("sh", "-c", 'exec "$@" >/dev/full', "sh")
+
+    capture(inside, *INJECTED, wrapper=without_room)
+
+    assert any(dump(inside).values())
+
+
 def test_a_namespace_without_an_address_is_refused() -> None:
     with namespace() as bare:
         done = capture(bare, *INJECTED, status=1)

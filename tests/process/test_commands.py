@@ -10,6 +10,8 @@ import pytest
 
 from agent.__main__ import COMMANDS
 
+ROOT = Path(__file__).parents[2]
+
 
 def agent(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -18,7 +20,7 @@ def agent(*words: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         timeout=30,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
 
 
@@ -60,8 +62,11 @@ def test_both_names_are_one_program() -> None:
     scripts = Path(sys.executable).parent
 
     outputs = {
-        subprocess.run(
-            [scripts / name, "version"], check=True, capture_output=True, timeout=30
+        subprocess.run(  # not by its first line, which cannot hold a path with a space
+            [sys.executable, scripts / name, "version"],
+            check=True,
+            capture_output=True,
+            timeout=30,
         ).stdout
         for name in ("agent", "pilot-agent")
     }
@@ -69,34 +74,68 @@ def test_both_names_are_one_program() -> None:
     assert len(outputs) == 1
 
 
-def closed(streams: str, *words: str) -> subprocess.CompletedProcess[str]:
+def redirected(
+    streams: str, *words: str, stdout: int = subprocess.PIPE, **environ: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command by a shell that closes or redirects streams."""
     command = f'exec "$@" {streams}'
     return subprocess.run(
         ["sh", "-c", command, "sh", sys.executable, "-m", "agent", *words],
         check=False,
-        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         text=True,
         timeout=30,
-        cwd=Path(__file__).parents[2],
-        env={"PATH": os.environ["PATH"]},
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **environ},
     )
 
 
 @pytest.mark.parametrize("streams", [">&-", "<&- >&- 2>&-", "2>&-"])
 def test_without_standard_streams_a_command_does_what_it_does(streams: str) -> None:
-    done = closed(streams, "version")
+    done = redirected(streams, "version")
 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_output_that_nobody_can_have_is_an_error_of_one_line() -> None:
-    done = closed(">/dev/full", "version")
+#: Each prints in a way of its own, and needs no pod.
+PRINTING = (
+    ("version", "-o", "json"),
+    ("help", "proxy"),
+    ("xds", "--help"),
+    ("demo", "--help"),
+    ("inject", "-f", "deploy/injector.yaml"),
+    ("istio-iptables", "-b", "*", "--dry-run"),
+)
 
-    assert (done.returncode, done.stderr) == (
-        1,
-        "Error: standard output: no space left on device\n",
-    )
+
+@pytest.mark.parametrize("words", PRINTING)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_there_is_no_room_for_is_an_error_of_one_line(
+    words: tuple[str, ...], unbuffered: str
+) -> None:
+    done = redirected(">/dev/full", *words, PYTHONUNBUFFERED=unbuffered)
+
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last == "Error: standard output: no space left on device"
+    assert done.stderr.count("Error") == 1
+
+
+@pytest.mark.parametrize("words", PRINTING)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_nobody_reads_ends_a_command_in_silence(
+    words: tuple[str, ...], unbuffered: str
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    done = redirected("", *words, stdout=writer, PYTHONUNBUFFERED=unbuffered)
+
+    os.close(writer)
+    assert "Error" not in done.stderr
+    assert done.returncode in (0, 1)
 
 
 def test_version_refuses_an_unknown_format() -> None:
