@@ -167,7 +167,13 @@ class Relay:
             await asyncio.wait((taken_over,), timeout=delay)
         if taken_over.done():
             return taken_over.result()
-        session = await backend.open(kind, downstream, number)
+        async with asyncio.TaskGroup() as group:
+            opening = group.create_task(backend.open(kind, downstream, number))
+            await asyncio.wait((taken_over, opening), return_when=asyncio.FIRST_COMPLETED)
+            opening.cancel()
+        if opening.cancelled():
+            return taken_over.result()
+        session = opening.result()
         return session if isinstance(session, Ending) else await run_session(session, taken_over)
 
     def _take_over(self, successor: asyncio.Future[Ending] | None, ending: Ending) -> None:

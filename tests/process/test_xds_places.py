@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 
 import grpc
-import pytest
 
 from agent.xds.discovery import Kind, read_response, write_request
 from agent.xds.resources import CLUSTER
 from tests.fakes.control_plane import control_plane
 from tests.fakes.link import link
 from tests.fakes.relay_bench import ENVOY_CANCELLED, bench, response
+from tests.waiting import until
 
 #: Nobody listens there.
 REFUSED = "127.0.0.1:1"
@@ -69,7 +69,21 @@ async def test_a_place_that_has_no_answer_gives_way_to_the_next(tmp_path: Path) 
     assert f"control plane {one.address}: UNAVAILABLE: not ready" in str(problem)
 
 
-@pytest.mark.slow
+async def test_a_newer_stream_replaces_one_whose_places_are_being_dialled(tmp_path: Path) -> None:
+    async with control_plane() as plane, link(plane.port) as between:
+        between.freeze()
+        async with bench(tmp_path, between.address, others=(plane.address, REFUSED)) as b:
+            older = b.client.open(Kind.DELTA)
+            await older.send(write_request(Kind.DELTA, CLUSTER))
+            await until(lambda: b.relay.connection()["state"] != "disconnected")
+            b.client.open(Kind.DELTA)
+
+            code, _ = await older.status()
+
+            assert code is grpc.StatusCode.OK
+            assert plane.streams.empty()  # the first place is still being waited for
+
+
 async def test_who_leaves_while_places_are_dialled_leaves_no_connection(tmp_path: Path) -> None:
     async with control_plane() as plane, link(plane.port) as between:
         between.freeze()
@@ -77,6 +91,7 @@ async def test_who_leaves_while_places_are_dialled_leaves_no_connection(tmp_path
             call = b.client.open(Kind.DELTA)
             await call.send(write_request(Kind.DELTA, CLUSTER))
             await between.connected.wait()
+            await until(lambda: b.relay.connection()["state"] != "disconnected")
             call.cancel()
 
             await b.counts.reach(ENVOY_CANCELLED)
