@@ -3,7 +3,6 @@
 Source: bootstrap.md section 1.3.
 """
 
-import json
 import logging
 import sys
 import time
@@ -12,7 +11,8 @@ from contextlib import suppress
 from typing import Final, Protocol, TextIO
 
 from agent.errors import SettingsError
-from agent.scopes import LogSettings, level_of, parse_levels
+from agent.scopes import LogSettings
+from iptables.logline import DEFAULT_SCOPE, level_of, parse_levels, render
 
 PYTHON_LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -40,7 +40,7 @@ class Cancellable(Protocol):
 
 
 Later = Callable[[float, Callable[[], object]], Cancellable]
-#: Which of the reference's scopes a logger of ours stands for; all others are "default".
+#: Which of the reference's scopes a logger of ours stands for; all others are the default one.
 SCOPES: Final[Mapping[str, str]] = {
     "agent.xds": "xdsproxy",
     "agent.dns": "dns",
@@ -58,20 +58,19 @@ def set_up(settings: LogSettings) -> None:
     Raises:
         SettingsError: a target cannot be opened.
     """
-    formatter = JsonFormatter(settings) if settings.as_json else ConsoleFormatter(settings)
     logging.raiseExceptions = False  # a log that cannot be written is no reason for tracebacks
     root = logging.getLogger()
     root.handlers.clear()
     for target in settings.targets:
         handler = logging.StreamHandler(_open(target))
-        handler.setFormatter(formatter)
+        handler.setFormatter(Formatter(settings))
         root.addHandler(handler)
     apply(settings.levels)
 
 
 def apply(levels: Mapping[str, str]) -> None:
     """Have each scope log from its level on."""
-    logging.getLogger().setLevel(PYTHON_LEVELS[level_of(levels, "default")])
+    logging.getLogger().setLevel(PYTHON_LEVELS[level_of(levels)])
     for name, scope in SCOPES.items():
         logging.getLogger(name).setLevel(PYTHON_LEVELS[level_of(levels, scope)])
 
@@ -89,7 +88,7 @@ class Levels:
 
     def document(self) -> dict[str, object]:
         """Return the level of each scope, what it is otherwise, and until when, as JSON has it."""
-        scopes = sorted({"default", *SCOPES.values(), *self._settled, *self._levels} - {"all"})
+        scopes = sorted({DEFAULT_SCOPE, *SCOPES.values(), *self._settled, *self._levels} - {"all"})
         return {
             "levels": {scope: level_of(self._levels, scope) for scope in scopes},
             "settled": {scope: level_of(self._settled, scope) for scope in scopes},
@@ -145,58 +144,31 @@ def _scope(name: str) -> str:
         if name in SCOPES:
             return SCOPES[name]
         name = name.rpartition(".")[0]
-    return "default"
+    return DEFAULT_SCOPE
 
 
-def _time(created: float) -> str:
-    whole = int(created)
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
-    return f"{stamp}.{int((created - whole) * 1_000_000):06d}Z"
-
-
-class ConsoleFormatter(logging.Formatter):
-    """Tab-separated time, level, scope unless it is the default one, caller, message."""
+class Formatter(logging.Formatter):
+    """Makes lines as iptables/logline.py has them."""
 
     def __init__(self, settings: LogSettings) -> None:
         super().__init__()
         self._settings = settings
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line, and the traceback on following lines if there is one."""
+        """Return the line of a record, with its traceback if there is one."""
+        seconds = int(record.created)
         scope = _scope(record.name)
-        parts = [_time(record.created), LEVEL_NAMES.get(record.levelno, "info")]
-        if scope != "default":
-            parts.append(scope)
-        if {"all", scope} & self._settings.callers:
-            parts.append(_caller(record))
-        text = "\t".join((*parts, record.getMessage()))
-        if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
-        return text
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object per line."""
-
-    def __init__(self, settings: LogSettings) -> None:
-        super().__init__()
-        self._settings = settings
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the object as compact JSON."""
-        scope = _scope(record.name)
-        entry = {
-            "level": LEVEL_NAMES.get(record.levelno, "info"),
-            "time": _time(record.created),
-        }
-        if scope != "default":
-            entry["scope"] = scope
-        if {"all", scope} & self._settings.callers:
-            entry["caller"] = _caller(record)
-        entry["msg"] = record.getMessage()
-        if record.exc_info:
-            entry["stack"] = self.formatException(record.exc_info)
-        return json.dumps(entry, separators=(",", ":"), ensure_ascii=False)
+        has_caller = {"all", scope} & self._settings.callers
+        return render(
+            time.gmtime(seconds),
+            int((record.created - seconds) * 1_000_000),
+            LEVEL_NAMES.get(record.levelno, "info"),
+            record.getMessage(),
+            scope=scope,
+            caller=_caller(record) if has_caller else "",
+            stack=self.formatException(record.exc_info) if record.exc_info else "",
+            as_json=self._settings.as_json,
+        )
 
 
 def _caller(record: logging.LogRecord) -> str:

@@ -7,6 +7,8 @@ Source: bootstrap.md section 1.3.
 
 from __future__ import annotations
 
+from iptables.logline import parse_levels
+
 TYPE_CHECKING = False  # stands for that of `typing`
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 
     from iptables.flags import Parsed
 
-LEVELS: Final = ("debug", "info", "warn", "error", "fatal", "none")
 BUILT_IN: Final = "default:info,grpc:none"
 
 
@@ -46,26 +47,3 @@ def parse_log(flags: Parsed, errors: list[str]) -> LogSettings:
         as_json=flags.is_on("log_as_json"),
         callers=frozenset(filter(None, flags.text("log_caller").split(","))),
     )
-
-
-def parse_levels(text: str, errors: list[str]) -> dict[str, str]:
-    """Return the level of each scope named, applied from left to right; 'all' resets the rest."""
-    levels: dict[str, str] = {}
-    for item in text.split(","):
-        scope, _, level = item.rpartition(":")
-        if level not in LEVELS or ":" in scope:
-            expected = f"expected scope:level, level one of {', '.join(LEVELS)}"
-            errors.append(f"--log_output_level item {item!r}: {expected}")
-        elif scope == "all":
-            levels = {"all": level}
-        else:
-            levels[scope or "default"] = level
-    return levels
-
-
-def level_of(levels: Mapping[str, str], scope: str) -> str:
-    """Return the level of a scope that may not be named itself."""
-    for name in (scope, "all", "default"):
-        if name in levels:
-            return levels[name]
-    return "info"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, TextIO
 
-from iptables import logline
 from iptables.flags import Parsed, UsageError
+from iptables.logline import DEFAULT_SCOPE, is_written, level_of, parse_levels, render
 
 #: What writing to standard output may end with: no reader, no room, no device.
 UNWRITABLE: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -31,7 +31,7 @@ class Log:
     ) -> None:
         self.threshold = threshold
         self.targets = targets or (sys.stdout,)
-        self.format = logline.as_json if as_json else logline.console
+        self.as_json = as_json
         self.with_caller = with_caller
 
     def write(self, level: str, text: str) -> None:
@@ -39,14 +39,16 @@ class Log:
 
         That nobody reads it, or that a disk is full, must not stop a change half-way.
         """
-        if not logline.is_written(level, self.threshold):
+        if not is_written(level, self.threshold):
             return
         caller = _caller() if self.with_caller else ""
         text = text.rstrip("\n").encode(errors="backslashreplace").decode()
-        line = self.format(_now(), level, text, caller)
+        seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+        utc, microseconds = time.gmtime(seconds), nanoseconds // 1000
+        line = render(utc, microseconds, level, text, caller=caller, as_json=self.as_json)
         for target in self.targets:
             with suppress(OSError):
-                target.write(line)
+                target.write(f"{line}\n")
 
     def flush(self) -> None:
         """Show what was written, before something that may take long, and at the end."""
@@ -67,12 +69,16 @@ def open_log(flags: Parsed, *, usual_target: str = "stdout") -> Log:
     Raises:
         UsageError: a level is unknown, or a target cannot be opened.
     """
+    errors: list[str] = []
+    levels = parse_levels(flags.text("log_output_level"), errors)
+    if errors:
+        raise UsageError("; ".join(errors))
     targets = flags.texts("log_target") if "log_target" in flags.given else (usual_target,)
     return Log(
-        logline.threshold(flags.text("log_output_level")),
+        level_of(levels),
         [_open(target) for target in dict.fromkeys(targets)],
         as_json=flags.is_on("log_as_json"),
-        with_caller=bool({logline.SCOPE, "all"} & set(flags.text("log_caller").split(","))),
+        with_caller=bool({DEFAULT_SCOPE, "all"} & set(flags.text("log_caller").split(","))),
     )
 
 
@@ -107,12 +113,6 @@ def _open(target: str) -> TextIO:
         return open(target, "a", buffering=1, encoding="utf-8")  # noqa: PTH123 - to the end
     except OSError as error:
         raise UsageError(f"--log_target={target!r}: {error.strerror}") from error
-
-
-def _now() -> str:
-    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return f"{stamp}.{nanoseconds // 1000:06d}Z"
 
 
 def _caller() -> str:

@@ -1,39 +1,50 @@
 """Log lines in the reference's two formats, and which are written.
 
-The agent's own logging has the same formats on Python's logging module, which a command that
-lives for 30 ms does not import.
+Each program has a writer of its own around this: the agent's is on Python's `logging`, which a
+command that lives for 30 ms does not import. For the same reason nothing is imported here.
 
 Source: bootstrap.md section 1.3.
 """
 
-from typing import Final
+from __future__ import annotations
 
-from iptables.flags import UsageError
+TYPE_CHECKING = False  # stands for that of `typing`
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Final
 
+#: A line is written when its level does not stand before the threshold.
 LEVELS: Final = ("debug", "info", "warn", "error", "fatal", "none")
-SCOPE: Final = "default"
+#: The scope that is not written.
+DEFAULT_SCOPE: Final = "default"
 
 
-def threshold(text: str) -> str:
-    """Return the level from which lines of our scope are written.
+def parse_levels(text: str, errors: list[str]) -> dict[str, str]:
+    """Return the level of each scope named, applied from left to right; 'all' resets the rest.
 
     Args:
-        text: the value of --log_output_level.
-
-    Raises:
-        UsageError: an item is not scope:level.
+        text: the value of --log_output_level: a list of scope:level, a bare level for the default.
+        errors: gets a line for each item that is none.
     """
-    found = "info"
-    for item in filter(None, text.split(",")):
+    levels: dict[str, str] = {}
+    for item in text.split(",") if text else ():
         scope, _, level = item.rpartition(":")
         if level not in LEVELS or ":" in scope:
-            raise UsageError(
-                f"--log_output_level item {item!r}: expected scope:level, "
-                f"level one of {', '.join(LEVELS)}"
-            )
-        if scope in ("", SCOPE, "all"):
-            found = level
-    return found
+            expected = f"expected scope:level, level one of {', '.join(LEVELS)}"
+            errors.append(f"--log_output_level item {item!r}: {expected}")
+        elif scope == "all":
+            levels = {"all": level}
+        else:
+            levels[scope or DEFAULT_SCOPE] = level
+    return levels
+
+
+def level_of(levels: Mapping[str, str], scope: str = DEFAULT_SCOPE) -> str:
+    """Return the level of a scope that may not be named itself."""
+    for name in (scope, "all", DEFAULT_SCOPE):
+        if name in levels:
+            return levels[name]
+    return "info"
 
 
 def is_written(level: str, threshold: str) -> bool:
@@ -41,16 +52,38 @@ def is_written(level: str, threshold: str) -> bool:
     return LEVELS.index(level) >= LEVELS.index(threshold)
 
 
-def console(time: str, level: str, text: str, caller: str = "") -> str:
-    """Return a line of tab-separated parts; the text may hold line breaks."""
-    return "\t".join(filter(None, (time, level, caller, text))) + "\n"
+def render(
+    utc: Sequence[int],
+    microseconds: int,
+    level: str,
+    text: str,
+    *,
+    scope: str = DEFAULT_SCOPE,
+    caller: str = "",
+    stack: str = "",
+    as_json: bool = False,
+) -> str:
+    """Return a line without its end: parted by tabs for people, a JSON object for collectors.
 
-
-def as_json(time: str, level: str, text: str, caller: str = "") -> str:
-    """Return a line that is a JSON object."""
+    Args:
+        utc: year, month, day, hour, minute and second, as time.gmtime() has them first.
+        microseconds: the rest of that second.
+        level: one of LEVELS.
+        text: what is said; for people it may hold line breaks.
+        scope: who says it.
+        caller: where in the source, such as 'xds/run.py:12'.
+        stack: a traceback, on lines of its own for people.
+        as_json: return an object.
+    """
+    year, month, day, hour, minute, second = utc[:6]
+    time = f"{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{microseconds:06}Z"
+    scope = "" if scope == DEFAULT_SCOPE else scope
+    if not as_json:
+        line = "\t".join(filter(None, (time, level, scope, caller))) + f"\t{text}"
+        return f"{line}\n{stack}" if stack else line
     import json  # noqa: PLC0415 - 1.5 ms that the usual format does not need
 
-    entry = {"level": level, "time": time, "caller": caller, "msg": text}
-    if not caller:
-        del entry["caller"]
-    return json.dumps(entry, separators=(",", ":"), ensure_ascii=False) + "\n"
+    entry = {"level": level, "time": time, "scope": scope, "caller": caller, "msg": text}
+    entry |= {"stack": stack}
+    kept = {key: value for key, value in entry.items() if value or key == "msg"}
+    return json.dumps(kept, separators=(",", ":"), ensure_ascii=False)

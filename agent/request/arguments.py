@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from agent.request.message import MessageError, parse_url
 from agent.request.settings import CommandError, LogSettings, RequestSettings, WaitSettings
-from agent.scopes import level_of, parse_log
+from agent.scopes import parse_log
 from iptables.flags import GLOBAL_FLAGS, Flag, UsageError, parse_flags, render_help
+from iptables.logline import level_of
 
 TYPE_CHECKING = False  # stands for that of `typing`, which is not worth its import here
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 import os
 import time
 
-from agent.request.log_line import is_written, render
 from agent.request.settings import CommandError, LogSettings
+from iptables.logline import is_written, render
 
 STREAMS = {"stdout": 1, "stderr": 2}
 
@@ -27,11 +27,10 @@ class Log:
         if not is_written(level, self._settings.threshold):
             return
         seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
-        utc = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-        as_json = self._settings.as_json
-        line = render(utc, nanoseconds // 1000, level, message, as_json=as_json)
+        utc, microseconds = time.gmtime(seconds), nanoseconds // 1000
+        line = render(utc, microseconds, level, message, as_json=self._settings.as_json)
         for target in self._settings.targets:
-            _append(target, line)
+            _append(target, f"{line}\n")
 
     def fail(self, error: CommandError) -> None:
         """Tell the user on stderr, and whoever reads the log."""

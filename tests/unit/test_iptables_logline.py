@@ -1,52 +1,105 @@
 """Log lines, and which are written."""
 
 import json
+import time
 
 import pytest
 
-from iptables.flags import UsageError
-from iptables.logline import as_json, console, is_written, threshold
+from iptables.logline import is_written, level_of, parse_levels, render
 
-TIME = "2026-11-29T16:00:00.000001Z"
+UTC = time.gmtime(1785549784)  # 2026-08-01T02:03:04Z
+STAMP = "2026-08-01T02:03:04.000056Z"
+
+
+def test_levels_apply_from_left_to_right() -> None:
+    errors: list[str] = []
+
+    levels = parse_levels("default:info,debug,xdsproxy:error,xdsproxy:warn", errors)
+
+    assert levels == {"default": "debug", "xdsproxy": "warn"}
+    assert errors == []
+
+
+def test_the_scope_all_sets_every_scope() -> None:
+    levels = parse_levels("xdsproxy:debug,all:error,dns:info", [])
+
+    assert [level_of(levels, name) for name in ("xdsproxy", "default", "dns")] == [
+        "error",
+        "error",
+        "info",
+    ]
+
+
+def test_a_scope_that_is_not_named_has_the_default_level() -> None:
+    assert level_of({"default": "warn"}, "dns") == "warn"
+    assert level_of({}, "dns") == "info"
+    assert level_of({"dns": "debug"}) == "info"
+
+
+@pytest.mark.parametrize("item", ["default:loud", "a:b:info", "loud", ":"])
+def test_an_item_that_is_no_level_is_an_error(item: str) -> None:
+    errors: list[str] = []
+
+    parse_levels(f"info,{item}", errors)
+
+    assert len(errors) == 1
+    assert repr(item) in errors[0]
+
+
+def test_nothing_names_no_level_but_an_empty_item_is_an_error() -> None:
+    errors: list[str] = []
+
+    assert parse_levels("", errors) == {}
+    assert errors == []
+    assert parse_levels("warn,", errors) == {"default": "warn"}
+    assert len(errors) == 1
 
 
 @pytest.mark.parametrize(
-    ("text", "level"),
+    ("level", "threshold", "expected"),
     [
-        ("", "info"),
-        ("debug", "debug"),
-        ("default:warn", "warn"),
-        ("all:error,ads:debug", "error"),
-        ("default:debug,none", "none"),
-        ("unknown:debug", "info"),
-        ("warn,", "warn"),
+        ("debug", "info", False),
+        ("info", "info", True),
+        ("error", "info", True),
+        ("info", "error", False),
+        ("fatal", "none", False),
+        ("debug", "debug", True),
     ],
 )
-def test_the_last_item_for_our_scope_decides(text: str, level: str) -> None:
-    assert threshold(text) == level
+def test_a_line_below_the_threshold_is_not_written(
+    level: str, threshold: str, *, expected: bool
+) -> None:
+    assert is_written(level, threshold) == expected
 
 
-@pytest.mark.parametrize("text", ["loud", "default:loud", "a:b:info", ":"])
-def test_an_unknown_level_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="expected scope:level"):
-        threshold(text)
+def test_a_line_for_people_is_parted_by_tabs() -> None:
+    assert render(UTC, 56, "info", "Envoy is ready!") == f"{STAMP}\tinfo\tEnvoy is ready!"
+    assert render(UTC, 56, "info", "") == f"{STAMP}\tinfo\t"
+    full = render(UTC, 56, "error", "x", scope="dns", caller="dns/run.py:1", stack="Traceback\n  …")
+    assert full == f"{STAMP}\terror\tdns\tdns/run.py:1\tx\nTraceback\n  …"
 
 
-def test_lines_below_the_threshold_are_not_written() -> None:
-    assert is_written("warn", "info")
-    assert is_written("info", "info")
-    assert not is_written("debug", "info")
-    assert not is_written("fatal", "none")
+def test_the_default_scope_is_not_written() -> None:
+    assert render(UTC, 56, "info", "x", scope="default") == render(UTC, 56, "info", "x")
 
 
-def test_a_console_line_is_parted_by_tabs() -> None:
-    assert console(TIME, "info", "hello") == f"{TIME}\tinfo\thello\n"
-    assert console(TIME, "info", "hello", "a/b.py:1") == f"{TIME}\tinfo\ta/b.py:1\thello\n"
+def test_a_line_for_collectors_is_one_object() -> None:
+    line = render(UTC, 56, "warn", 'a "b"\né', as_json=True)
+
+    assert "\n" not in line
+    assert json.loads(line) == {"level": "warn", "time": STAMP, "msg": 'a "b"\né'}
 
 
-def test_a_json_line_is_one_object() -> None:
-    line = as_json(TIME, "warn", 'a "quote"\nand a break')
+def test_a_line_for_collectors_has_a_key_for_all_that_is_known() -> None:
+    line = render(
+        UTC, 56, "error", "", scope="dns", caller="dns/run.py:1", stack="Traceback\n", as_json=True
+    )
 
-    assert line.count("\n") == 1
-    assert json.loads(line) == {"level": "warn", "time": TIME, "msg": 'a "quote"\nand a break'}
-    assert json.loads(as_json(TIME, "warn", "x", "a/b.py:1"))["caller"] == "a/b.py:1"
+    assert list(json.loads(line).items()) == [
+        ("level", "error"),
+        ("time", STAMP),
+        ("scope", "dns"),
+        ("caller", "dns/run.py:1"),
+        ("msg", ""),
+        ("stack", "Traceback\n"),
+    ]
