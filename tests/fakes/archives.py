@@ -5,10 +5,10 @@ import io
 import tarfile
 
 
-def tar(*files: tuple[str, bytes | None]) -> bytes:
+def tar(*files: tuple[str, bytes | None], form: int = tarfile.DEFAULT_FORMAT) -> bytes:
     """Return an archive of files by name; one without content is a directory."""
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
+    with tarfile.open(fileobj=packed, mode="w", format=form) as archive:
         for name, content in files:
             entry = tarfile.TarInfo(name)
             if content is None:

@@ -78,8 +78,8 @@ async def test_a_version_that_is_there_is_not_pulled(tmp_path: Path) -> None:
         ([], "there is no layer"),
         ([("x", MODULE)], "the last layer is 'x'"),
         ([(WASM_LAYER, MODULE), ("x", b"x"), ("y", b"y")], "there are 3 layers"),
-        ([(OCI_LAYER, tar_gz(("other", MODULE)))], "no file plugin.wasm"),
-        ([(OCI_LAYER, b"no archive")], "layer cannot be unpacked"),
+        ([(OCI_LAYER, tar_gz(("other", MODULE)))], "layer holds no plugin.wasm: no such file"),
+        ([(OCI_LAYER, b"no archive")], "layer holds no plugin.wasm: Not a gzipped"),
     ],
 )
 async def test_an_image_without_module_is_refused(

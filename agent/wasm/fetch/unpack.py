@@ -1,18 +1,18 @@
 """A module out of what it came in: gzip and tar, in any nesting, all of it in files.
 
 Nothing is held in memory but a piece at a time, and no file grows beyond the limit: what is packed
-may be a thousand times larger than what was sent.
+may be a thousand times larger than what was sent, and may hold itself.
 
 Source: xds-identity-dns.md sections 3.5 and 3.6.
 """
 
 import gzip
 import hashlib
-import io
-import tarfile
 import zlib
 from collections.abc import Callable
-from typing import IO, Final, NamedTuple, Protocol, cast
+from typing import IO, Final, NamedTuple
+
+from agent.wasm.fetch.archive import PIECE_BYTES, Source, find_file
 
 MAGIC: Final = b"\0asm"
 #: Magic and version.
@@ -21,12 +21,14 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 TAR_MAGIC: Final = b"ustar"
 TAR_MAGIC_AT: Final = 257
 #: Of an image: the module's name in its archive.
-MODULE_FILE: Final = "plugin.wasm"
-PIECE_BYTES: Final = 1 << 20
-#: What the two libraries raise where the bytes are not what they should be.
-BAD_ARCHIVE: Final = (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile, ValueError)
+MODULE_FILE: Final = b"plugin.wasm"
+#: Of whatever the body is packed in. There is a gzip that unpacks to itself.
+MAX_STEPS: Final = 8
+#: What is raised where the bytes are not what they should be.
+BAD_ARCHIVE: Final = (zlib.error, EOFError, gzip.BadGzipFile, ValueError)
 
 Make = Callable[[], IO[bytes]]
+Step = Callable[[IO[bytes], IO[bytes], int], "Content"]
 
 
 class TooLargeError(ValueError):
@@ -45,14 +47,7 @@ class Content(NamedTuple):
     is_cut: bool = False
 
 
-class Source(Protocol):
-    """What can be read."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most so many bytes, nothing at the end."""
-
-
-class Limited(io.BufferedIOBase):
+class Limited:
     """Reads a source up to a limit."""
 
     def __init__(self, source: Source, limit_bytes: int) -> None:
@@ -60,10 +55,9 @@ class Limited(io.BufferedIOBase):
         self._rest = limit_bytes
         self.was_cut = False
 
-    def read(self, size: int | None = -1, /) -> bytes:
+    def read(self, size: int, /) -> bytes:
         """Return at most so many bytes, nothing at the end or the limit."""
-        wanted = self._rest if size is None or size < 0 else min(size, self._rest)
-        piece = self._source.read(wanted)
+        piece = self._source.read(min(size, self._rest))
         self._rest -= len(piece)
         if size and not piece and not self._rest:
             self.was_cut = self.was_cut or bool(self._source.read(1))
@@ -98,19 +92,31 @@ def unpack(body: Content, make: Make, limit_bytes: int) -> IO[bytes]:
         TooLargeError: of the module there is only the beginning.
     """
     current = body
-    while not _has(current.file, 0, MAGIC):
+    for _ in range(MAX_STEPS):
+        step = _next_step(current)
+        if step is None:
+            break
         try:
-            if _has(current.file, 0, GZIP_MAGIC):
-                current = _gunzip(current.file, make(), limit_bytes)
-            elif _has(current.file, TAR_MAGIC_AT, TAR_MAGIC):
-                current = _first_file(current.file, make(), limit_bytes)
-            else:
-                return body.file
+            unpacked = step(current.file, make(), limit_bytes)
         except BAD_ARCHIVE:
             return body.file
+        if current is not body:
+            current.file.close()
+        current = unpacked
+    if not _has(current.file, 0, MAGIC):
+        return body.file
     if current.is_cut:
         raise TooLargeError(limit_bytes)
     return current.file
+
+
+def _next_step(content: Content) -> Step | None:
+    """Return how to unpack this, none if there is nothing to unpack."""
+    if _has(content.file, 0, MAGIC):
+        return None
+    if _has(content.file, 0, GZIP_MAGIC):
+        return _gunzip
+    return _first_file if _has(content.file, TAR_MAGIC_AT, TAR_MAGIC) else None
 
 
 def find_module(layer: IO[bytes], make: Make, limit_bytes: int) -> IO[bytes]:
@@ -121,58 +127,39 @@ def find_module(layer: IO[bytes], make: Make, limit_bytes: int) -> IO[bytes]:
     """
     layer.seek(0)
     with gzip.open(layer) as plain:
-        # Below tarfile, which believes what a header says of its own length.
         limited = Limited(plain, limit_bytes)
         try:
-            return _named_file(limited, make(), limit_bytes)
+            size = find_file(limited, lambda name: name.rpartition(b"/")[2] == MODULE_FILE)
+            return _copy(limited, make(), size, limit_bytes).file
         except BAD_ARCHIVE as error:
             if limited.was_cut:
                 raise TooLargeError(limit_bytes) from None
-            raise ValueError(f"layer cannot be unpacked: {error}") from None
-
-
-def _named_file(source: Limited, target: IO[bytes], limit_bytes: int) -> IO[bytes]:
-    with tarfile.open(fileobj=source, mode="r|") as tar:
-        while (entry := tar.next()) is not None:
-            if entry.isfile() and entry.name.rpartition("/")[2] == MODULE_FILE:
-                return _copied(tar, entry, target, limit_bytes).file
-            _forget(tar)
-    raise ValueError(f"no file {MODULE_FILE}")
+            raise ValueError(f"layer holds no {MODULE_FILE.decode()}: {error}") from None
 
 
 def _first_file(source: IO[bytes], target: IO[bytes], limit_bytes: int) -> Content:
     source.seek(0)
-    with tarfile.open(fileobj=source, mode="r:") as tar:
-        while (entry := tar.next()) is not None:
-            if entry.isfile():
-                return _copied(tar, entry, target, limit_bytes)
-            _forget(tar)
-    raise ValueError("no file in the archive")
-
-
-def _forget(tar: tarfile.TarFile) -> None:
-    """Keep no list of what was passed over: an archive may have a million entries."""
-    tar.members.clear()  # type: ignore[attr-defined]  # which is there, and not in the stubs
-
-
-def _copied(
-    tar: tarfile.TarFile, entry: tarfile.TarInfo, target: IO[bytes], limit_bytes: int
-) -> Content:
-    content = cast("IO[bytes]", tar.extractfile(entry))  # none only for what is no file
-    return _copy(content, target, limit_bytes)
+    return _copy(source, target, find_file(source, lambda _: True), limit_bytes)
 
 
 def _gunzip(source: IO[bytes], target: IO[bytes], limit_bytes: int) -> Content:
     source.seek(0)
     with gzip.open(source) as plain:
-        return _copy(plain, target, limit_bytes)
+        limited = Limited(plain, limit_bytes)
+        while piece := limited.read(PIECE_BYTES):
+            target.write(piece)
+        return Content(target, limited.was_cut)
 
 
-def _copy(source: Source, target: IO[bytes], limit_bytes: int) -> Content:
-    limited = Limited(source, limit_bytes)
-    while piece := limited.read(PIECE_BYTES):
+def _copy(source: Source, target: IO[bytes], size: int, limit_bytes: int) -> Content:
+    """Return a file of an archive, or its beginning."""
+    rest = min(size, limit_bytes)
+    while rest and (piece := source.read(min(rest, PIECE_BYTES))):
         target.write(piece)
-    return Content(target, limited.was_cut)
+        rest -= len(piece)
+    if rest:
+        raise ValueError("archive ends within the file")
+    return Content(target, is_cut=size > limit_bytes)
 
 
 def _has(file: IO[bytes], position: int, magic: bytes) -> bool:
