@@ -33,6 +33,8 @@ ISTIOD: Final = "istiod.istio-system.svc"
 OTHER_ISTIOD: Final = "foo"
 ISTIOD_PORTS: Final = {15012: ISTIOD, 123: OTHER_ISTIOD}
 SIDECAR: Final = ("istio-init", "istio-validation", "istio-proxy", "istio-cni")
+#: Config maps of root certificates that every namespace has, and their one file.
+ROOTS: Final = {"istio-ca-root-cert": "root-cert.pem", "kube-root-ca.crt": "ca.crt"}
 PYTHON: Final = f"{PREFIX}/bin/python"
 #: Where a client finds nothing else to write to: in memory, as a pod's volumes often are.
 VOLUMES: Final = "/dev/shm"  # noqa: S108 - the one directory of every Linux that is in memory
@@ -91,9 +93,11 @@ class Cluster:
         self.behind_gateway = ""
         self._pods: list[Pod] = []
         self._numbers = count(1)
-        root = {"root-cert.pem": istiod.root.pem}
-        self._config_maps = {(ns, "istio-ca-root-cert"): root for ns in ("default", "peers")}
-        self.config_maps: dict[tuple[str, str], Mapping[str, str]] = dict(self._config_maps)
+        self.config_maps: dict[tuple[str, str], Mapping[str, str]] = {
+            (namespace, name): {file: istiod.root.pem}
+            for namespace in ("default", "peers")
+            for name, file in ROOTS.items()
+        }
         self.secrets: dict[tuple[str, str], Mapping[str, str]] = {}
 
     def serve(self, *services: Service) -> None:

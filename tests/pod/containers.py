@@ -107,6 +107,8 @@ class Runtime(NamedTuple):
             StartError: it could not be started, or never said that it has begun.
         """
         image = self.image(container)
+        if container.security.is_never_root and not _uid(container, image):
+            raise StartError(f"{container.name}: it may not be root, and is")
         log = self.directory / f"{container.name}.log"
         spec = self._spec(container, image, attempt)
         reader, writer = os.pipe()
@@ -137,8 +139,8 @@ class Runtime(NamedTuple):
         security = container.security
         scratch = self.directory / f"{container.name}.{attempt}"
         scratch.mkdir()
-        environ = environment.environment(self.placed, container, image.environ)
-        uid = image.uid if security.uid is None else security.uid
+        variables = environment.variables(self.placed, container)
+        uid = _uid(container, image)
         gid = (image.uid if security.uid is None else 0) if security.gid is None else security.gid
         return {
             "network": self.network,
@@ -148,11 +150,11 @@ class Runtime(NamedTuple):
             "read_only": security.read_only_root,
             "hostname": self.placed.name,
             "directory": container.directory or "/",
-            "argv": environment.command(container, image.entrypoint, environ),
-            "environ": environ,
+            "argv": environment.command(container, image.entrypoint, variables),
+            "environ": {**image.environ, "HOSTNAME": self.placed.name, **variables},
             "uid": uid,
             "gid": gid,
-            "groups": [],
+            "groups": self.placed.workload.groups,
             "capabilities": sorted(security.capabilities),
             "no_new_privileges": security.no_new_privileges,
         }
@@ -169,13 +171,24 @@ class Runtime(NamedTuple):
         return [(str(self.directory / name), f"/etc/{name}", False) for name in texts]
 
     def _mounts(self, container: Container) -> list[tuple[str, str, bool]]:
-        """Return its mounts: what is mounted in another comes after it."""
+        """Return its mounts: what is mounted in another comes after it.
+
+        Nobody in a pod writes what a kubelet has written.
+        """
 
         def source(mount: Mount) -> str:
             return f"{self.volumes[mount.volume]}/{mount.sub_path}".rstrip("/")
 
+        def is_read_only(mount: Mount) -> bool:
+            return mount.read_only or Path(self.volumes[mount.volume], DATA).exists()
+
         mounts = sorted(container.mounts, key=lambda each: each.path)
-        return [(source(each), each.path, each.read_only) for each in mounts]
+        return [(source(each), each.path, is_read_only(each)) for each in mounts]
+
+
+def _uid(container: Container, image: Image) -> int:
+    uid = container.security.uid
+    return image.uid if uid is None else uid
 
 
 def _read_only(binds: Sequence[tuple[str, str]]) -> list[tuple[str, str, bool]]:
@@ -211,7 +224,8 @@ def _make_volume(path: Path, found: Content) -> str:
     if isinstance(found, Files):
         write_files(path, found, "1")
     else:
-        path.chmod(0o777)  # whatever the umask
+        os.chown(path, -1, found.gid)
+        path.chmod(found.mode)  # whatever the umask
     return str(path)
 
 
@@ -224,8 +238,8 @@ def write_files(volume: Path, found: Files, version: str) -> None:
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.text)
+        os.chown(path, file.uid, file.gid)
         path.chmod(file.mode)
-        os.chown(path, file.uid, -1)
     link = volume / f"{DATA}_tmp"
     link.symlink_to(directory.name)
     link.rename(volume / DATA)

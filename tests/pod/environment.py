@@ -37,6 +37,13 @@ class Placed(NamedTuple):
     node_name: str
     node_ip: str
     node_resources: Mapping[str, str]  #: cpu and memory, as quantities
+    #: Where the pod is dual-stack, those of the other family.
+    other_ip: str = ""
+    other_node_ip: str = ""
+
+    @property
+    def ips(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.ip, self.other_ip)))
 
     def field(self, path: str) -> str:
         """Return what a fieldRef refers to.
@@ -58,14 +65,19 @@ class Placed(NamedTuple):
             "spec.nodeName": self.node_name,
             "spec.serviceAccountName": workload.service_account,
             "status.podIP": self.ip,
-            "status.podIPs": self.ip,
+            "status.podIPs": ",".join(self.ips),
             "status.hostIP": self.node_ip,
+            "status.hostIPs": ",".join(filter(None, (self.node_ip, self.other_node_ip))),
         }[path]
 
     def resource(self, container: Container, reference: Json) -> str:
-        """Return what a resourceFieldRef refers to; a limit that is not set is the node's."""
+        """Return what a resourceFieldRef refers to.
+
+        A limit that is not set is the node's; a request that is not, the limit.
+        """
         which, _, name = reference["resource"].partition(".")
-        fallback = self.node_resources[name] if which == "limits" else "0"
+        limit = container.resources.get("limits", {}).get(name)
+        fallback = (limit or self.node_resources[name]) if which == "limits" else (limit or "0")
         found = str(container.resources.get(which, {}).get(name, fallback))
         return str(math.ceil(quantity(found) / quantity(str(reference.get("divisor", "1")))))
 
@@ -101,17 +113,23 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
     )
 
 
-def environment(placed: Placed, container: Container, image: Mapping[str, str]) -> dict[str, str]:
-    """Return a container's variables; a later one may refer to those before it."""
-    environ = {**image, "HOSTNAME": placed.name, **SERVICE_LINKS}
+def variables(placed: Placed, container: Container) -> dict[str, str]:
+    """Return what a manifest gives a container; a later variable may refer to those before it.
+
+    Those of its image are the runtime's to add: no reference finds them.
+
+    Raises:
+        KeyError: what one refers to there is not here, such as a config map.
+    """
+    environ = dict(SERVICE_LINKS)
     for variable in container.env:
-        source = variable.get("valueFrom", {})
-        if "fieldRef" in source:
-            value = placed.field(source["fieldRef"]["fieldPath"])
-        elif "resourceFieldRef" in source:
-            value = placed.resource(container, source["resourceFieldRef"])
-        else:
+        source = variable.get("valueFrom")
+        if not source:
             value = expand(variable.get("value", ""), environ)
+        elif "fieldRef" in source:
+            value = placed.field(source["fieldRef"]["fieldPath"])
+        else:
+            value = placed.resource(container, source["resourceFieldRef"])
         environ[variable["name"]] = value
     return environ
 
@@ -134,7 +152,7 @@ def hosts(placed: Placed) -> str:
         "fe00::0\tip6-mcastprefix",
         "fe00::1\tip6-allnodes",
         "fe00::2\tip6-allrouters",
-        f"{placed.ip}\t{placed.name}",
+        *(f"{ip}\t{placed.name}" for ip in placed.ips),
     )
     return "\n".join(lines) + "\n"
 

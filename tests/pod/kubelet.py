@@ -3,9 +3,8 @@
 What it does in which order is Kubernetes' own: init containers one after another, a native sidecar
 among them until it has started; then the containers, each after the hook of the one before; probes
 from the node; at the end the hooks and signals of all containers at once, native sidecars after all
-others and in reverse, and SIGKILL for what outlives the grace period. Backoffs, thresholds and
-defaults are the real ones. What no manifest here needs is left out: limits of resources, seccomp,
-ephemeral containers, pods that are changed while they run.
+others and in reverse, SIGKILL for what outlives the grace period. Backoffs, thresholds and defaults
+are the real ones. What no manifest here needs is left out.
 """
 
 import asyncio
@@ -143,7 +142,6 @@ class Kubelet:
             raise TimeoutError(f"not so after {seconds:g} s: {self.describe()}") from None
 
     async def ready(self, seconds: float = 60) -> None:
-        """Return once the pod is ready."""
         await self.until(lambda: self.is_ready or self.is_over, seconds)
         assert self.is_ready, self.describe()
 
@@ -250,7 +248,7 @@ class Kubelet:
 
     async def _look_after(self, status: Status, process: Process) -> None:
         """Run a container's hook, then its probes, for as long as it runs."""
-        container = status.container
+        container, began = status.container, time.monotonic()
         if container.post_start:
             verdict = await self._ask(container.post_start, process, FOR_EVER)
             self._note(container.name, f"post-start hook {'done' if verdict.passed else 'failed'}")
@@ -261,7 +259,7 @@ class Kubelet:
         status.hooked.set()
         if container.startup:
             self._note(container.name, "asked whether it has started")
-            if not await self._repeat(status, process, "startup", container.startup):
+            if not await self._repeat(status, process, "startup", container.startup, began):
                 return
             self._note(container.name, "started")
         status.started = True
@@ -271,12 +269,14 @@ class Kubelet:
         async with asyncio.TaskGroup() as probes:
             for kind, probe in container.probes():
                 if kind != "startup":
-                    probes.create_task(self._repeat(status, process, kind, probe))
+                    probes.create_task(self._repeat(status, process, kind, probe, began))
 
-    async def _repeat(self, status: Status, process: Process, kind: str, probe: Probe) -> bool:
+    async def _repeat(
+        self, status: Status, process: Process, kind: str, probe: Probe, began: float
+    ) -> bool:
         """Probe as long as it makes sense; return whether a startup probe has passed."""
         results: list[bool] = []
-        due = time.monotonic() + probe.initial_delay_seconds
+        due = max(time.monotonic(), began + probe.initial_delay_seconds)
         # whoever is not ready at once is asked again when the kubelet looks its containers over
         pauses = itertools.chain(
             [RELIST_SECONDS] if kind == "readiness" else [], itertools.repeat(probe.period_seconds)

@@ -25,6 +25,24 @@ CAPABILITIES: Final = {
     "SETFCAP": 31,
 }
 ADDED: Final = {**CAPABILITIES, "NET_ADMIN": 12, "SYS_ADMIN": 21}
+#: What the admission of service accounts adds to every pod.
+ACCOUNT_DIRECTORY: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+API_ACCESS: Final[Json] = {
+    "name": "kube-api-access",
+    "projected": {
+        "sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+            {"configMap": {"name": "kube-root-ca.crt"}},
+            {
+                "downwardAPI": {
+                    "items": [
+                        {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
+                    ]
+                }
+            },
+        ]
+    },
+}
 
 
 class HttpGet(NamedTuple):
@@ -80,6 +98,7 @@ class Security(NamedTuple):
 
     uid: int | None = None  #: the image's, without
     gid: int | None = None
+    is_never_root: bool = False
     capabilities: frozenset[int] = frozenset(CAPABILITIES.values())
     read_only_root: bool = False
     no_new_privileges: bool = False
@@ -137,6 +156,10 @@ class Workload(NamedTuple):
     policy: Policy
     grace_seconds: float
     sysctls: Mapping[str, str]
+    #: Of every container, beside its own one; that of the volumes comes first.
+    groups: tuple[int, ...] = ()
+    #: Of the volumes.
+    fs_group: int | None = None
 
     def all_containers(self) -> tuple[Container, ...]:
         return (*self.init_containers, *self.containers)
@@ -146,11 +169,14 @@ class Workload(NamedTuple):
 
 
 def parse_workload(manifest: Json) -> Workload:
-    """Return the pod of a Pod, of a Deployment or of a Job."""
+    """Return the pod of a Pod, of a Deployment or of a Job, as the API server admits it."""
     kind = manifest["kind"]
     template = manifest if kind == "Pod" else manifest["spec"]["template"]
-    spec, metadata = template["spec"], {**manifest["metadata"], **template.get("metadata", {})}
+    spec = admit(template["spec"])
+    metadata = {**manifest["metadata"], **template.get("metadata", {})}
     pod_security = spec.get("securityContext", {})
+    fs_group = pod_security.get("fsGroup")
+    groups = [fs_group] if fs_group is not None else []
     return Workload(
         kind=kind,
         name=manifest["metadata"]["name"],
@@ -164,7 +190,28 @@ def parse_workload(manifest: Json) -> Workload:
         policy=spec.get("restartPolicy", "Always"),
         grace_seconds=spec.get("terminationGracePeriodSeconds", 30),
         sysctls={each["name"]: each["value"] for each in pod_security.get("sysctls", ())},
+        groups=(*groups, *pod_security.get("supplementalGroups", ())),
+        fs_group=fs_group,
     )
+
+
+def admit(spec: Json) -> Json:
+    """Return a pod's spec with the volume by which its programs reach the API server."""
+    if not spec.get("automountServiceAccountToken", True):
+        return spec
+    mount = {"name": API_ACCESS["name"], "mountPath": ACCOUNT_DIRECTORY, "readOnly": True}
+
+    def mounted(containers: Sequence[Json]) -> list[Json]:
+        return [
+            {**one, "volumeMounts": [*one.get("volumeMounts", ()), mount]} for one in containers
+        ]
+
+    return {
+        **spec,
+        "initContainers": mounted(spec.get("initContainers", ())),
+        "containers": mounted(spec["containers"]),
+        "volumes": [*spec.get("volumes", ()), API_ACCESS],
+    }
 
 
 def _containers(found: Sequence[Json], pod_security: Json) -> tuple[Container, ...]:
@@ -214,6 +261,7 @@ def parse_security(found: Json) -> Security:
     return Security(
         uid=found.get("runAsUser"),
         gid=found.get("runAsGroup"),
+        is_never_root=found.get("runAsNonRoot", False),
         capabilities=frozenset({**kept, **added}.values()),
         read_only_root=found.get("readOnlyRootFilesystem", False),
         no_new_privileges=not found.get("allowPrivilegeEscalation", True),

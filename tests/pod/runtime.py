@@ -33,6 +33,8 @@ SYS_PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41}
 #: Linux, prctl.h and capability.h.
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 CAPABILITY_VERSION: Final = 0x20080522
+#: Of /proc, whoever one is: the usual runtimes' list.
+READ_ONLY: Final = ("bus", "fs", "irq", "sys")
 DEVICES: Final = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}  # major 1
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -128,6 +130,8 @@ def make_root(spec: dict[str, Any]) -> None:
         Path(root, name).mkdir(exist_ok=True)
     make_devices(f"{root}/dev")
     mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    for name in READ_ONLY:
+        bind(f"{root}/proc/{name}", f"{root}/proc/{name}", read_only=True)
     mount("sysfs", f"{root}/sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     sources = [os.open(source, os.O_PATH | os.O_CLOEXEC) for source, _, _ in spec["mounts"]]
     outside = os.open("/", os.O_DIRECTORY | os.O_CLOEXEC)
@@ -153,7 +157,8 @@ def make_devices(folder: str) -> None:
         Path(folder, name).chmod(0o666)
     for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         Path(folder, name).symlink_to(f"/proc/self/fd{target}")
-    Path(folder, "shm").mkdir(mode=0o1777)
+    Path(folder, "shm").mkdir()
+    Path(folder, "shm").chmod(0o1777)
 
 
 def make_mount_point(target: str, *, is_directory: bool) -> None:

@@ -58,7 +58,12 @@ class Made:
     async def running(self, *command: str, **security: object) -> AsyncIterator[Process]:
         """Run a command in a container, and kill whatever is left of it."""
         container = {"name": "c", "image": "i", "command": command, "volumeMounts": MOUNTS}
-        spec = {"containers": [{**container, "securityContext": security}], "volumes": VOLUMES}
+        spec = {
+            "containers": [{**container, "securityContext": security}],
+            "volumes": VOLUMES,
+            "securityContext": {"fsGroup": 9, "supplementalGroups": [8]},
+            "automountServiceAccountToken": False,
+        }
         workload = parse_workload({"kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
         placed = Placed("pod-1", "u", workload, "10.0.0.2", "node", "10.0.0.1", {})
         directory = self.directory / str(next(NUMBERS))
@@ -124,12 +129,13 @@ async def test_every_module_of_ours_has_its_byte_code(made: Made) -> None:
 
 async def test_who_is_sandboxed_has_no_rights(made: Made) -> None:
     said = await made.said(
-        "id -u; id -g; id -G; grep -E '^(Cap|NoNew)' /proc/self/status; touch /x /usr/x /etc/hosts",
+        "id -u; id -g; id -G; grep -E '^(Cap|NoNew)' /proc/self/status;"
+        "touch /x /usr/x /etc/hosts /dev/shm/x",
         **SANDBOXED,
     )
 
     lines = said.splitlines()
-    assert lines[:3] == ["1337", "1337", "1337"]
+    assert lines[:3] == ["1337", "1337", "1337 8 9"]
     rights = dict(line.split(":\t") for line in lines if ":\t" in line)
     assert {int(value, 16) for name, value in rights.items() if name != "NoNewPrivs"} == {0}
     assert rights["NoNewPrivs"] == "1"
@@ -147,13 +153,30 @@ async def test_who_is_root_has_what_is_added_and_no_more(made: Made) -> None:
     assert values == {"CapInh:": 0, "CapPrm:": 1 << 12, "CapEff:": 1 << 12, "CapBnd:": 1 << 12}
 
 
+async def test_who_must_not_be_root_is_not_started_as_root(made: Made) -> None:
+    with pytest.raises(StartError, match="it may not be root"):
+        async with made.running("true", runAsUser=0, runAsNonRoot=True):
+            pass
+
+
+async def test_root_changes_neither_the_kernel_nor_what_the_kubelet_wrote(made: Made) -> None:
+    said = await made.said(
+        "echo 1 >/proc/sys/net/ipv4/ip_forward; touch /run/settings/a; touch /scratch/x",
+        runAsUser=0,
+    )
+
+    assert said.count("Read-only file system") == 2
+    assert len(said.splitlines()) == 2
+
+
 async def test_volumes_are_where_they_are_mounted(made: Made) -> None:
     said = await made.said(
-        "cat /var/run/settings/a /etc/one; echo; cd /run/settings/nested && pwd; touch /scratch/x",
+        "cat /var/run/settings/a /etc/one; echo; cd /run/settings/nested && pwd; touch /scratch/x;"
+        "stat -Lc %a:%g /scratch /scratch/x /run/settings/a",
         **SANDBOXED,
     )
 
-    assert said.split() == ["11", "/run/settings/nested"]
+    assert said.split() == ["11", "/run/settings/nested", "2777:9", "644:9", "644:9"]
 
 
 async def test_files_of_a_volume_are_replaced_all_at_once(made: Made) -> None:

@@ -7,14 +7,15 @@ from tests.pod.environment import (
     Placed,
     command,
     common_user,
-    environment,
     expand,
     format_map,
     hosts,
     quantity,
     resolv_conf,
+    variables,
 )
 from tests.pod.objects import (
+    ACCOUNT_DIRECTORY,
     Exec,
     Grpc,
     HttpGet,
@@ -65,11 +66,14 @@ spec:
     ports: [{name: http, containerPort: 80}, {containerPort: 81}]
     env:
     - {name: NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
-    - {name: GREETING, value: hello $(NAME) on $(LATER)}
+    - {name: GREETING, value: hello $(NAME) on $(LATER) in $(PATH)}
     - {name: LATER, value: x}
     - {name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: "1"}}}
     - {name: MEMORY, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: "1"}}}
     - {name: APP, valueFrom: {fieldRef: {fieldPath: "metadata.labels['app']"}}}
+    - {name: ASKED, valueFrom: {resourceFieldRef: {resource: requests.cpu, divisor: 1m}}}
+    - {name: IPS, valueFrom: {fieldRef: {fieldPath: status.podIPs}}}
+    - {name: NODE_IPS, valueFrom: {fieldRef: {fieldPath: status.hostIPs}}}
     - name: EMPTY
     resources: {limits: {cpu: 1500m}}
     readinessProbe:
@@ -97,6 +101,7 @@ def placed(workload: Workload) -> Placed:
         node_name="node",
         node_ip="10.0.0.1",
         node_resources={"cpu": "4", "memory": "2Gi"},
+        other_ip="fd00::2",
     )
 
 
@@ -142,6 +147,15 @@ def test_a_container_overrides_what_its_pod_says_of_security(workload: Workload)
     assert common_user(workload.containers) == 7
 
 
+def test_the_group_of_the_volumes_is_one_of_all_containers() -> None:
+    security = {"fsGroup": 9, "supplementalGroups": [8]}
+    spec = {"containers": [{"name": "a", "image": "i"}], "securityContext": security}
+
+    made = parse_workload({"kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+
+    assert (made.groups, made.fs_group) == ((9, 8), 9)
+
+
 def test_capabilities_are_dropped_then_added() -> None:
     both = {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"]}
 
@@ -156,11 +170,12 @@ def test_capabilities_are_dropped_then_added() -> None:
 def test_variables_refer_to_the_pod_its_resources_and_those_before(placed: Placed) -> None:
     web = placed.workload.container("web")
 
-    environ = environment(placed, web, {"PATH": "/bin"})
+    environ = variables(placed, web)
 
-    assert environ["GREETING"] == "hello web on $(LATER)"
-    assert (environ["CPU"], environ["MEMORY"]) == ("2", str(2 << 30))
-    assert (environ["APP"], environ["EMPTY"], environ["PATH"]) == ("web", "", "/bin")
+    assert environ["GREETING"] == "hello web on $(LATER) in $(PATH)"
+    assert (environ["CPU"], environ["MEMORY"], environ["ASKED"]) == ("2", str(2 << 30), "1500")
+    assert (environ["APP"], environ["EMPTY"]) == ("web", "")
+    assert (environ["IPS"], environ["NODE_IPS"]) == ("10.0.0.2,fd00::2", "10.0.0.1")
     assert environ["KUBERNETES_SERVICE_HOST"]
     assert command(web, ("run",), environ) == ["run", "web", "$(UNKNOWN)", "$(NAME)", "2"]
     assert command(web._replace(command=("other", "$(APP)"), args=()), ("run",), environ) == [
@@ -174,6 +189,13 @@ def test_a_field_that_there_is_not_is_refused(placed: Placed) -> None:
         placed.field("spec.nothing")
 
 
+def test_a_source_of_variables_that_there_is_not_is_refused(placed: Placed) -> None:
+    variable = {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}
+
+    with pytest.raises(KeyError):
+        variables(placed, placed.workload.container("web")._replace(env=(variable,)))
+
+
 @pytest.mark.parametrize(
     ("text", "value"), [("100m", "1/10"), ("1Gi", str(1 << 30)), ("2", "2"), ("5k", "5000")]
 )
@@ -183,7 +205,15 @@ def test_a_quantity_has_a_unit(text: str, value: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expanded"),
-    [("$(A)$(A)", "11"), ("$$(A)", "$(A)"), ("$(B)", "$(B)"), ("$A", "$A"), ("$$$(A)", "$1")],
+    [
+        ("$(A)$(A)", "11"),
+        ("$$(A)", "$(A)"),
+        ("$(B)", "$(B)"),
+        ("$A", "$A"),
+        ("$$$(A)", "$1"),
+        ("$()", "$()"),
+        ("$(A", "$(A"),
+    ],
 )
 def test_references_are_expanded_once(text: str, expanded: str) -> None:
     assert expand(text, {"A": "1"}) == expanded
@@ -194,7 +224,7 @@ def test_the_downward_api_quotes_values(workload: Workload) -> None:
 
 
 def test_a_pod_knows_itself_and_its_nameserver(placed: Placed) -> None:
-    assert "10.0.0.2\tweb\n" in hosts(placed)
+    assert "10.0.0.2\tweb\nfd00::2\tweb\n" in hosts(placed)
     assert resolv_conf(placed, "10.0.0.1") == (
         "search default.svc.cluster.local svc.cluster.local cluster.local\n"
         "nameserver 10.0.0.1\n"
@@ -241,13 +271,14 @@ SOURCES = Sources(
         (
             {
                 "projected": {
+                    "defaultMode": 0o440,
                     "sources": [
                         {"serviceAccountToken": {"path": "t", "audience": "istio-ca"}},
-                        {"secret": {"name": "s"}},
-                    ]
+                        {"secret": {"name": "s", "items": [{"key": "p", "path": "q", "mode": 4}]}},
+                    ],
                 }
             },
-            {"t": File("clerk for istio-ca"), "p": File("secret")},
+            {"t": File("clerk for istio-ca", 0o440), "q": File("secret", 4)},
         ),
     ],
 )
@@ -262,6 +293,34 @@ def test_a_token_is_for_the_user_of_all_containers_alone(placed: Placed) -> None
     volume = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
 
     assert content(volume, alone, SOURCES) == Files({"t": File("clerk for ", 0o600, 7)})
+
+
+def test_the_group_of_a_pods_volumes_may_read_them(placed: Placed) -> None:
+    workload = placed.workload._replace(fs_group=7)
+    shared = placed._replace(workload=workload)
+    projected = {"sources": [{"serviceAccountToken": {"path": "t"}}]}
+
+    assert content({"name": "v"}, shared, SOURCES) == Scratch(0o2777, 7)
+    assert content({"name": "v", "configMap": {"name": "c"}}, shared, SOURCES) == Files(
+        {"k": File("v", 0o644, gid=7), "l": File("w", 0o644, gid=7)}
+    )
+    assert content({"name": "v", "projected": projected}, shared, SOURCES) == Files(
+        {"t": File("clerk for ", 0o640, gid=7)}
+    )
+
+
+def test_a_pod_may_reach_the_api_server_unless_it_says_otherwise(placed: Placed) -> None:
+    silent = {**yaml.safe_load(POD)["spec"], "automountServiceAccountToken": False}
+    manifest = {"kind": "Pod", "metadata": {"name": "p"}, "spec": silent}
+    volume = placed.workload.volumes[-1]
+    sources = SOURCES._replace(config_maps={("default", "kube-root-ca.crt"): {"ca.crt": "pem"}})
+
+    for container in placed.workload.all_containers():
+        assert container.mounts[-1].path == ACCOUNT_DIRECTORY
+    assert content(volume, placed, sources) == Files(
+        {"token": File("clerk for "), "ca.crt": File("pem"), "namespace": File("default")}
+    )
+    assert parse_workload(manifest).volumes == ()
 
 
 def test_a_volume_may_start_empty_or_be_the_nodes(placed: Placed) -> None:

@@ -118,7 +118,10 @@ async def test_the_stand_in_answers_as_long_as_it_is_well(
     directory, inside, image = place
     ports = "80=http 443=https 9000=grpc 93=tcp"
     image = image._replace(environ={**image.environ, "APPLICATION_PORTS": ports})
-    spec = {"containers": [{"name": "web", "image": "web"}]}
+    spec = {
+        "containers": [{"name": "web", "image": "web"}],
+        "automountServiceAccountToken": False,
+    }
     workload = parse_workload({"kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
     placed = Placed("p", "u", workload, LOOPBACK, "node", LOOPBACK, {})
     runtime = Runtime(placed, inside.holder, LOOPBACK, lambda _: image, directory, {})

@@ -10,6 +10,8 @@ from tests.pod.objects import Json
 Store = Mapping[tuple[str, str], Mapping[str, str]]
 DEFAULT_MODE: Final = 0o644
 TOKEN_MODE: Final = 0o600
+#: What the group of the volumes may: read, as everything here is the kubelet's to write.
+GROUP_MODE: Final = 0o440
 
 
 class File(NamedTuple):
@@ -18,6 +20,7 @@ class File(NamedTuple):
     text: str
     mode: int = DEFAULT_MODE
     uid: int = 0
+    gid: int = 0
 
 
 class Files(NamedTuple):
@@ -27,7 +30,10 @@ class Files(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """A volume that starts empty; here all of them are in memory."""
+    """A volume that starts empty; here all of them are in memory, and of any size."""
+
+    mode: int = 0o777
+    gid: int = 0
 
 
 class HostPath(NamedTuple):
@@ -59,12 +65,15 @@ def content(volume: Json, placed: Placed, sources: Sources) -> Content:
         NotFoundError: an object is missing that is not optional.
     """
     kinds = [key for key in volume if key != "name"] or ["emptyDir"]  # the API server's default
-    kind, source = kinds[0], volume.get(kinds[0], {})
+    kind, source, group = kinds[0], volume.get(kinds[0], {}), placed.workload.fs_group
     if kind == "emptyDir":
-        return Scratch()
+        return Scratch() if group is None else Scratch(0o2777, group)
     if kind == "hostPath":
         return HostPath(source["path"])
-    return Files(_MAKERS[kind](source, placed, sources))
+    files = _MAKERS[kind](source, placed, sources)
+    if group is not None:
+        files = {k: f._replace(mode=f.mode | GROUP_MODE, gid=group) for k, f in files.items()}
+    return Files(files)
 
 
 def _config_map(source: Json, placed: Placed, sources: Sources) -> dict[str, File]:
@@ -95,22 +104,25 @@ def _of_store(source: Json, store: Store, name: str, placed: Placed) -> dict[str
 def _downward(source: Json, placed: Placed, _: Sources) -> dict[str, File]:
     mode = source.get("defaultMode", DEFAULT_MODE)
     return {
-        each["path"]: File(placed.field(each["fieldRef"]["fieldPath"]), mode)
+        each["path"]: File(placed.field(each["fieldRef"]["fieldPath"]), each.get("mode", mode))
         for each in source["items"]
     }
 
 
 def _token(source: Json, placed: Placed, sources: Sources) -> dict[str, File]:
     user = common_user(placed.workload.all_containers())
+    is_shared = user is None and placed.workload.fs_group is None
+    mode = source.get("defaultMode", DEFAULT_MODE) if is_shared else TOKEN_MODE
     text = sources.token(placed, source.get("audience", ""))
-    return {source["path"]: File(text) if user is None else File(text, TOKEN_MODE, user)}
+    return {source["path"]: File(text, mode, user or 0)}
 
 
 def _projected(source: Json, placed: Placed, sources: Sources) -> dict[str, File]:
     found: dict[str, File] = {}
+    mode = source.get("defaultMode", DEFAULT_MODE)
     for part in source["sources"]:
         for kind, each in part.items():
-            found.update(_MAKERS[kind](each, placed, sources))
+            found.update(_MAKERS[kind]({"defaultMode": mode, **each}, placed, sources))
     return found
 
 
