@@ -14,6 +14,7 @@ from agent.cgroup import (
     shares_cpus,
     weight_cpus,
 )
+from bootstrap.files import read_text
 from bootstrap.grpc import certificate_files
 
 MEMBERSHIP = "/proc/self/cgroup"
@@ -57,8 +58,7 @@ class GrpcBootstrap:
         """Return what is missing, None if nothing is."""
         if self._certificates is None:
             try:
-                with open(self._path, encoding="utf-8") as file:
-                    self._certificates = certificate_files(file.read())
+                self._certificates = certificate_files(read_text(self._path))
             except (OSError, ValueError) as error:
                 return f"failed loading {self._path}: {getattr(error, 'strerror', None) or error}"
         missing = (path for path in self._certificates if not os.path.exists(path))

@@ -335,7 +335,7 @@ def _write_grpc_bootstrap(settings: Settings, node: Node) -> None:
     if path:
         config_path = settings.node.proxy_config.config_path
         text = grpc_bootstrap(node, config_path, certificates=certificates)
-        write_atomic(path, text, mode=0o644)
+        write_atomic(path, text, mode=0o644, named_by="GRPC_XDS_BOOTSTRAP")
 
 
 async def _open(gate: Gate, envoy: Envoy) -> None:

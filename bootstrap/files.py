@@ -7,7 +7,7 @@ Source: bootstrap.md sections 3.1, 4.4, 5.1 and 7; performance.md, recommended s
 """
 
 # pathlib would cost 5 ms before Envoy is spawned:
-# ruff: noqa: PTH103, PTH105, PTH108, PTH112, PTH119, PTH120, PTH123, PTH208
+# ruff: noqa: PTH103, PTH105, PTH108, PTH112, PTH119, PTH120, PTH208
 
 import errno
 import os
@@ -19,6 +19,9 @@ from bootstrap.errors import BootstrapError
 
 #: A pipe's capacity; more would not be taken at once.
 CHUNK_BYTES: Final = 65536
+CONFIG_PATH: Final = "configPath"
+#: More than any configuration or bundle of certificates has; what is larger is something else.
+LIMIT_BYTES: Final = 16 << 20
 #: Ends the name of a file that is not complete.
 TEMPORARY: Final = ".tmp"
 
@@ -130,21 +133,33 @@ def make_gate(path: str, text: str, *, owner: tuple[int, int] | None = None) -> 
 
 
 def write_atomic(
-    path: str, text: str, *, mode: int = 0o600, owner: tuple[int, int] | None = None
+    path: str,
+    text: str,
+    *,
+    mode: int = 0o600,
+    owner: tuple[int, int] | None = None,
+    named_by: str = CONFIG_PATH,
 ) -> None:
     """Write a file so that nobody ever sees half of it; its directory is made with 0700.
+
+    Args:
+        path: the file's.
+        text: what is to be in it.
+        mode: whatever the umask is.
+        owner: uid and gid, where they are not the agent's.
+        named_by: the setting that the path comes from, for the error.
 
     Raises:
         BootstrapError: the directory is not writable, or full.
     """
-    _make_parent(path, owner)
+    _make_parent(path, owner, named_by)
     temporary = _temporary(path)
     try:
         _write(temporary, text, mode=mode, owner=owner)
         os.replace(temporary, path)
     except OSError as error:
         _clear(temporary)
-        raise _refused(path, error) from error
+        raise _refused(path, error, named_by) from error
 
 
 def read_mesh_config(path: str) -> str | None:
@@ -154,7 +169,7 @@ def read_mesh_config(path: str) -> str | None:
         BootstrapError: there is one, and it cannot be read.
     """
     try:
-        return _read(path)
+        return read_text(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -168,7 +183,7 @@ def read_pod_file(path: str) -> tuple[str | None, list[str]]:
     A missing file is no warning: many pods have none.
     """
     try:
-        return _read(path), []
+        return read_text(path), []
     except (FileNotFoundError, NotADirectoryError):
         return None, []
     except OSError as error:
@@ -176,16 +191,34 @@ def read_pod_file(path: str) -> tuple[str | None, list[str]]:
 
 
 def read_text(path: str) -> str:
-    """Return the text of a file that the user names; OSError if that cannot be done."""
-    return _read(path)
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
+    """Return the text of a file that the user names; OSError as of `read_file`."""
+    with open(path, encoding="utf-8", errors="replace", opener=_open_regular) as file:
         return file.read()
 
 
-def _make_parent(path: str, owner: tuple[int, int] | None) -> None:
+def read_file(path: str) -> bytes:
+    """Return the content of a file that the user names.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or too large.
+    """
+    with open(path, "rb", opener=_open_regular) as file:
+        return file.read()
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Return the descriptor of a regular file: another one might have us wait, or never end."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    seen = os.fstat(descriptor)
+    if stat.S_ISREG(seen.st_mode) and seen.st_size <= LIMIT_BYTES:
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISREG(seen.st_mode):
+        raise OSError(errno.EFBIG, f"Has more than {LIMIT_BYTES} bytes")
+    raise OSError(errno.EINVAL, "Not a regular file")
+
+
+def _make_parent(path: str, owner: tuple[int, int] | None, named_by: str = CONFIG_PATH) -> None:
     """Make the directory where it is missing; whoever owns what is in it has to get there."""
     directory = os.path.dirname(path) or "."
     is_missing = not os.path.isdir(directory)
@@ -194,7 +227,7 @@ def _make_parent(path: str, owner: tuple[int, int] | None) -> None:
         if is_missing and owner:
             os.chown(directory, *owner)
     except OSError as error:
-        raise _refused(path, error) from error
+        raise _refused(path, error, named_by) from error
 
 
 def _remove_leftovers(path: str) -> None:
@@ -248,10 +281,10 @@ def _clear(path: str) -> None:
         os.unlink(path)
 
 
-def _refused(path: str, error: OSError) -> BootstrapError:
+def _refused(path: str, error: OSError, named_by: str = CONFIG_PATH) -> BootstrapError:
     directory = os.path.dirname(path) or "."
     line = (
         f"{path}: cannot be written by uid {os.geteuid()}: {error.strerror};"
-        f" mount a writable volume at {directory}, or set configPath to a writable directory"
+        f" mount a writable volume at {directory}, or set {named_by} to a writable place"
     )
     return BootstrapError([line])

@@ -3,20 +3,14 @@
 Source: xds-identity-dns.md sections 2.2 and 6.4.
 """
 
-import errno
 import logging
-import os
-import stat
 import time
-from typing import Final
 
 from agent.credentials.places import Root
 from agent.credentials.x509 import certificate_pem, certificates, read_certificate
+from bootstrap.files import read_file
 
 log = logging.getLogger(__name__)
-
-#: More than any bundle has; what is larger is something else.
-LIMIT_BYTES: Final = 16 << 20
 
 
 def read_root(root: Root) -> bytes:
@@ -97,22 +91,3 @@ def read_token(path: str) -> str:
         log.warning("no token path=%s reason='expected one line of printable ASCII'", path)
         return ""
     return token
-
-
-def read_file(path: str) -> bytes:
-    """Return the content of a regular file: another one might have us wait, or never end.
-
-    Raises:
-        OSError: it cannot be read, is no regular file, or too large.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        seen = os.fstat(descriptor)
-        if not stat.S_ISREG(seen.st_mode):
-            raise OSError(errno.EINVAL, "Not a regular file")
-        if seen.st_size > LIMIT_BYTES:
-            raise OSError(errno.EFBIG, f"Has more than {LIMIT_BYTES} bytes")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(descriptor)

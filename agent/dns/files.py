@@ -16,6 +16,7 @@ from typing import Final
 
 from agent.errors import SystemRefusedError
 from agent.inotify.files import CLOSE_WRITE, MOVED_TO, Inotify
+from bootstrap.files import read_text
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def read_resolv_conf(path: Path) -> str:
         SystemRefusedError: it cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_text(str(path))
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise SystemRefusedError(f"{path}: {reason}; DNS needs its nameservers") from error

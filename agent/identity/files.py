@@ -11,12 +11,13 @@ from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
 
 from agent.credentials import places
-from agent.credentials.files import read_file, usable_roots
+from agent.credentials.files import usable_roots
 from agent.credentials.x509 import pem_bodies
 from agent.errors import SecretError
 from agent.identity.names import FileResource
 from agent.identity.secret import KeyPair, PrivateKey, Roots
 from agent.identity.settings import OutputSettings
+from bootstrap.files import read_file
 
 log = logging.getLogger(__name__)
 

@@ -2,6 +2,7 @@
 
 import os
 import selectors
+import socket
 import stat
 import subprocess
 import sys
@@ -11,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BootstrapError
-from bootstrap.files import Gate, make_gate, read_mesh_config, read_pod_file, write_atomic
+from bootstrap.files import (
+    Gate,
+    make_gate,
+    read_file,
+    read_mesh_config,
+    read_pod_file,
+    read_text,
+    write_atomic,
+)
 from tests.waiting import block_until
 
 #: Stands at the gate like Envoy: says when it is about to open the file, then repeats it.
@@ -207,8 +216,17 @@ def test_an_unusable_directory_is_named_with_uid_and_remedy(tmp_path: Path) -> N
     (line,) = caught.value.problems
     assert line.startswith(f"{path}: cannot be written by uid {os.geteuid()}: ")
     assert line.endswith(
-        f"; mount a writable volume at {tmp_path}/file, or set configPath to a writable directory"
+        f"; mount a writable volume at {tmp_path}/file, or set configPath to a writable place"
     )
+
+
+def test_the_remedy_names_the_setting_that_the_path_is_from(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "directory").mkdir()
+
+    for path in (f"{tmp_path}/file/grpc.json", f"{tmp_path}/directory"):
+        with pytest.raises(BootstrapError, match="or set GRPC_XDS_BOOTSTRAP to a writable place"):
+            write_atomic(path, "{}", named_by="GRPC_XDS_BOOTSTRAP")
 
 
 def test_a_gate_that_was_taken_away_is_an_error(path: Path) -> None:
@@ -277,6 +295,29 @@ def test_a_missing_mesh_configuration_is_none(tmp_path: Path) -> None:
 def test_an_unreadable_mesh_configuration_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BootstrapError, match="expected a readable mesh configuration file"):
         read_mesh_config(str(tmp_path))
+
+
+def test_only_a_file_of_a_reasonable_size_is_read(tmp_path: Path) -> None:
+    """A pipe would have the start wait, a device never end."""
+    pipe, large, bound = tmp_path / "pipe", tmp_path / "large", tmp_path / "socket"
+    os.mkfifo(pipe)
+    large.touch()
+    os.truncate(large, 1 << 40)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(bound))
+        for path, problem in (
+            (pipe, "Not a regular file"),
+            (Path("/dev/zero"), "Not a regular file"),
+            (tmp_path, "Not a regular file"),
+            (bound, "No such device or address"),
+            (large, "Has more than 16777216 bytes"),
+        ):
+            with pytest.raises(BootstrapError, match=f"{path}: expected .*: {problem}"):
+                read_mesh_config(str(path))
+            for read in (read_file, read_text):
+                with pytest.raises(OSError, match=problem):
+                    read(str(path))
 
 
 def test_pod_files_never_stop_the_start(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from agent.wasm.cache import TEMPORARY
+from bootstrap.files import read_text
 
 DIRECTORY_MODE: Final = 0o755
 FILE_MODE: Final = 0o644
@@ -61,5 +62,5 @@ def read_docker_config(environ: Mapping[str, str]) -> str | None:
     for directory, name in places:
         if directory:
             with suppress(OSError):
-                return (Path(directory) / name).read_text(encoding="utf-8")
+                return read_text(str(Path(directory) / name))
     return None
