@@ -16,6 +16,8 @@ from agent.wasm.fetch.addresses import Blocked, is_local_registry, realm_problem
         "fd00:ec2::230",
         "224.0.0.251",
         "ff02::1",
+        "ff12::1",
+        "64:ff9b::a9fe:a9fe",
     ],
 )
 def test_the_neighbourhood_is_never_fetched_from(address: str) -> None:
@@ -37,7 +39,9 @@ def test_networks_are_added_by_settings() -> None:
 
     assert blocked.problem("10.0.0.1")
     assert blocked.problem("::ffff:10.0.0.1")
+    assert blocked.problem("64:ff9b::a00:1")
     assert blocked.problem("0.0.0.0")
+    assert blocked.problem("::")
     assert blocked.problem("::1")
     assert blocked.problem("8.8.8.8") is None
 
@@ -56,6 +60,10 @@ def test_public_realms_are_asked(realm: str) -> None:
         ("http://169.254.169.254/latest", "169.254.169.254 is not asked"),
         ("http://localhost:80/token", "localhost is not asked"),
         ("http://LOCALHOST./token", "localhost is not asked"),
+        ("http://\uff4c\uff4f\uff43\uff41\uff4c\uff48\uff4f\uff53\uff54/", "a host in ASCII"),
+        ("http://127\u30020\u30020\u30021/token", "a host in ASCII"),
+        ("http://[64:ff9b::7f00:1]/token", "is not asked"),
+        ("http://[::]/token", "is not asked"),
         ("file:///etc/passwd", "expected http or https"),
         ("https://10.0.0.1/token", "10.0.0.1 is not asked"),
         ("https://[::1]/token", "::1 is not asked"),

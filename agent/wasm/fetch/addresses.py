@@ -19,7 +19,7 @@ ALWAYS: Final = tuple(
             "169.254.0.0/16",
             "224.0.0.0/24",
             "fe80::/10",
-            "ff02::/16",
+            *(f"ff{flags:x}2::/16" for flags in range(16)),
             "100.100.100.200/32",
             "fd00:ec2::/32",
         ),
@@ -29,6 +29,13 @@ ALWAYS: Final = tuple(
 PRIVATE: Final = tuple(
     map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 )
+#: What the kernel takes for the loopback.
+UNSPECIFIED: Final = {
+    ipaddress.ip_address("0.0.0.0"): ipaddress.ip_address("127.0.0.1"),  # noqa: S104 - no listener
+    ipaddress.ip_address("::"): ipaddress.ip_address("::1"),
+}
+#: Leads to IPv4 where there is IPv6 alone. Source: RFC 6052.
+NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 METADATA_HOST: Final = "metadata.google.internal"
 
 
@@ -62,6 +69,9 @@ def realm_problem(realm: str) -> str | None:
         return f"realm {realm!r}: expected http or https"
     if not host:
         return f"realm {realm!r}: has no host"
+    if not host.isascii():
+        # Whoever resolves it may take it for another one: wide letters for those of localhost.
+        return f"realm {realm!r}: expected a host in ASCII"
     if host in (METADATA_HOST, "localhost") or _is_near(host):
         return f"realm {realm!r}: {host} is not asked for tokens"
     return None
@@ -83,11 +93,11 @@ def _is_near(host: str) -> bool:
 
 
 def _plain(address: Address) -> Address:
-    """Return an IPv4 address that is written as an IPv6 one as what it is."""
-    mapped = getattr(address, "ipv4_mapped", None)
-    plain: Address = mapped or address
-    # The kernel takes this one for the loopback.
-    return ipaddress.ip_address("127.0.0.1") if plain == ipaddress.ip_address("0.0.0.0") else plain  # noqa: S104 - compared
+    """Return an IPv4 address that is written as an IPv6 one as what it is; so with the loopback."""
+    if isinstance(address, ipaddress.IPv6Address):
+        in_nat64 = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in NAT64 else None
+        address = address.ipv4_mapped or in_nat64 or address
+    return UNSPECIFIED.get(address, address)
 
 
 def is_local_registry(registry: str) -> bool:
