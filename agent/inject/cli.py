@@ -73,7 +73,7 @@ def inject(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         for problem in getattr(error, "problems", [str(error)]):
             sys.stderr.write(f"Error: {problem}\n")
         return FAILED
-    sys.stdout.write(output)
+    sys.stdout.buffer.write(output.encode())  # YAML is UTF-8, whatever the terminal is
     return 0
 
 

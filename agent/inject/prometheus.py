@@ -1,5 +1,8 @@
 """The application's metrics: scraped by the agent, and shown in one page with its own.
 
+The reference leaves `prometheus.io/scheme` where it is: Prometheus asks the agent by HTTPS, which
+it does not speak. Here it is the application's, as the other annotations are.
+
 Source: status-lifecycle.md sections 4.1 and 11.11.
 """
 
@@ -15,9 +18,11 @@ VARIABLE: Final = "ISTIO_PROMETHEUS_ANNOTATIONS"
 SCRAPE: Final = "prometheus.io/scrape"
 PATH: Final = "prometheus.io/path"
 PORT: Final = "prometheus.io/port"
+SCHEME: Final = "prometheus.io/scheme"
 TARGETS: Final = "prometheus.istio.io/scrape-targets"
 SECURE_PORT: Final = "prometheus.istio.io/secure-port"
 SECURE_PORT_VARIABLE: Final = "ENVOY_SECURE_MERGED_METRICS_PORT"
+HTTPS: Final = "https"
 MERGED_PATH: Final = "/stats/prometheus"
 DEFAULT_PATH: Final = "/metrics"
 MAX_PORT: Final = 65535
@@ -41,6 +46,7 @@ class Scraped(NamedTuple):
     path: str = ""
     port: str = ""
     targets: tuple[tuple[str, str], ...] = ()  #: port and path
+    is_tls: bool = False
 
 
 def merge_metrics(
@@ -69,12 +75,14 @@ def merge_metrics(
         path=targets[0][1] if targets else _get(annotations, PATH),
         port=targets[0][0] if targets else _get(annotations, PORT),
         targets=targets,
+        is_tls=_get(annotations, SCHEME).lower() == HTTPS,
     )
-    if found != Scraped():
+    if found not in (Scraped(), Scraped(is_tls=True)):
         _check(found, status_port)
         if proxy is not None:
             proxy.setdefault("env", []).append({"name": VARIABLE, "value": _variable(found)})
-    names = {_plain(name) for name in (SCRAPE, PATH, PORT, TARGETS)}
+    gone = (SCRAPE, PATH, PORT, TARGETS, *([SCHEME] if found.is_tls else []))
+    names = {_plain(name) for name in gone}
     kept = {name: value for name, value in kept.items() if _plain(name) not in names}
     kept |= {PORT: str(status_port), PATH: MERGED_PATH, SCRAPE: "true"}
     return kept, warnings
@@ -137,6 +145,8 @@ def _port_trouble(text: str, status_port: int) -> str:
 
 def _variable(found: Scraped) -> str:
     value: Object = {"scrape": found.scrape, "path": found.path, "port": found.port}
+    if found.is_tls:
+        value["scheme"] = HTTPS
     if found.targets:
         value["targets"] = [{"port": port, "path": path} for port, path in found.targets]
     return compact_json(value)

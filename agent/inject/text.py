@@ -20,7 +20,12 @@ REPLACEMENT: Final = "\ufffd"
 
 def compact_json(value: object) -> str:
     """Return JSON without blanks, keys in their order, escaped as Go does."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False).translate(ESCAPES)
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return whole(text.translate(ESCAPES))
+
+
+def whole(text: str) -> str:
+    """Return the text with lone surrogates, which JSON may name, replaced as Go does."""
     if text.isascii():
         return text
     return "".join(REPLACEMENT if "\ud800" <= sign <= "\udfff" else sign for sign in text)

@@ -8,23 +8,33 @@ Source: status-lifecycle.md section 11.14.
 import json
 import re
 from functools import cache
+from io import StringIO
 from typing import Any, Final, NamedTuple
 
 from agent.inject.api.form import MOST_VALUES, count_values
+from agent.inject.text import whole
 from bootstrap.document import YAML_TROUBLE
 
 #: A line that ends a document; what follows the dashes belongs to the next one.
 SEPARATOR: Final = re.compile(r"---(?=[ \t\r\n]|$)[ \t]*(?:#.*)?")
-#: Types that YAML 1.1 guesses and Go's library does not: dates, and 22:22 for 1342.
-NOT_GUESSED: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
+INTEGER: Final = "tag:yaml.org,2002:int"
+FLOAT: Final = "tag:yaml.org,2002:float"
+STRING: Final = "tag:yaml.org,2002:str"
+#: Numbers as Go's library guesses them, in the order in which it tries: 089 and 1e3 are some.
 NUMBERS: Final = {
-    "tag:yaml.org,2002:int": r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$",
-    "tag:yaml.org,2002:float": (
-        r"(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
+    INTEGER: re.compile(
+        r"[-+]?(?:0[bB][01_]+|0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[0-7_]*|[1-9][0-9_]*)$", re.ASCII
+    ),
+    FLOAT: re.compile(
+        r"(?:[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
         r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
     ),
 }
-STRING: Final = "tag:yaml.org,2002:str"
+#: Types that YAML 1.1 guesses otherwise, or that Go's library does not guess: dates, and 22:22 for
+#: 1342.
+NOT_GUESSED: Final = (*NUMBERS, "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
+#: Go's library reads these as true and false; they are text here, and written so that it is too.
+SHORT_BOOLEANS: Final = ("y", "Y", "n", "N")
 #: Text that is read as text without quotes, or that the library quotes by itself.
 UNQUOTED: Final = (STRING, "tag:yaml.org,2002:yaml")
 LONG_LINES: Final = 1 << 20
@@ -43,7 +53,8 @@ def split(text: str) -> list[Text]:
     found: list[Text] = []
     lines: list[str] = []
     start = 0
-    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(keepends=True)):
+    # Lines end as everywhere in Kubernetes: other signs that end one for Unicode are text.
+    for number, line in enumerate(StringIO(text.removeprefix("\ufeff"), newline="\n")):
         if separator := SEPARATOR.match(line):
             found.append(Text("".join(lines), start))
             rest = line[separator.end() :]
@@ -66,7 +77,7 @@ def parse(document: Text) -> Any:  # noqa: ANN401 - YAML enters
         value = _json(document.text)
         value = yaml.load(document.text, Loader=_loader()) if value is None else value  # noqa: S506 - a safe loader
         is_tree = 0 < count_values(value) <= MOST_VALUES
-        value = _with_text_keys(value) if is_tree else None
+        value = _as_json(value) if is_tree else None
     except yaml.YAMLError as error:
         raise ValueError(_place(error, document)) from None
     except YAML_TROUBLE as error:
@@ -107,14 +118,20 @@ def _loader() -> type[Any]:
         """Guesses types as Go's library does."""
 
     Loader.yaml_implicit_resolvers = {
-        first: [
-            (tag, re.compile(NUMBERS[tag]) if tag in NUMBERS else pattern)
-            for tag, pattern in resolvers
-            if tag not in NOT_GUESSED
-        ]
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in NOT_GUESSED]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+    for tag, pattern in NUMBERS.items():
+        Loader.add_implicit_resolver(tag, pattern, list("+-.0123456789"))
+    Loader.add_constructor(INTEGER, lambda loader, node: _integer(loader.construct_scalar(node)))
     return Loader
+
+
+def _integer(text: str) -> int:
+    """Return a whole number; one with a zero before it is octal."""
+    digits = text.replace("_", "")
+    is_octal = re.match("[-+]?0[0-7]", digits)
+    return int(digits, 8 if is_octal else 0)
 
 
 @cache
@@ -129,12 +146,17 @@ def _dumper() -> type[Any]:
             return True
 
     def text(dumper: Any, value: str) -> object:  # noqa: ANN401 - either
-        is_plain = dumper.resolve(yaml.ScalarNode, value, (True, False)) in UNQUOTED
+        guessed = dumper.resolve(yaml.ScalarNode, value, (True, False))
+        is_plain = guessed in UNQUOTED and not _is_guessed_by_go(value)
         style = "|" if "\n" in value else None if is_plain else '"'
         return dumper.represent_scalar(STRING, value, style=style)
 
     Dumper.add_representer(str, text)
     return Dumper
+
+
+def _is_guessed_by_go(value: str) -> bool:
+    return value in SHORT_BOOLEANS or any(pattern.match(value) for pattern in NUMBERS.values())
 
 
 def _begin(document: Text) -> str:
@@ -143,7 +165,8 @@ def _begin(document: Text) -> str:
 
 def _place(error: Any, document: Text) -> str:  # noqa: ANN401 - of the library
     mark = getattr(error, "problem_mark", None)
-    problem = " ".join(str(getattr(error, "problem", None) or "unreadable").split())
+    said = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"
+    problem = " ".join(str(said).split())
     if not mark:
         return f"{_begin(document)}: expected YAML: {problem}"
     lines = document.text.splitlines()
@@ -152,13 +175,16 @@ def _place(error: Any, document: Text) -> str:  # noqa: ANN401 - of the library
     return f"line {document.line + mark.line + 1}, column {mark.column + 1}: {problem}{hint}"
 
 
-def _with_text_keys(value: Any) -> Any:  # noqa: ANN401 - YAML
+def _as_json(value: Any) -> Any:  # noqa: ANN401 - YAML
+    """Return the data as JSON can hold it: keys are text, and text has no halves of characters."""
     if isinstance(value, dict):
-        return {_key(key): _with_text_keys(member) for key, member in value.items()}
+        return {_key(key): _as_json(member) for key, member in value.items()}
     if isinstance(value, list):
-        return [_with_text_keys(member) for member in value]
-    return value
+        return [_as_json(member) for member in value]
+    return whole(value) if isinstance(value, str) else value
 
 
 def _key(key: object) -> str:
+    if isinstance(key, str):
+        return whole(key)
     return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)

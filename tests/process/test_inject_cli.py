@@ -1,6 +1,7 @@
 """`agent inject` as a process. Source: status-lifecycle.md section 11.14."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,12 +20,13 @@ spec:
 SERVICE = "# kept\napiVersion: v1\nkind: Service\nmetadata: {name:   web}  # and this\n"
 
 
-def run(*words: str, text: str | bytes = b"") -> subprocess.CompletedProcess[str]:
+def run(*words: str, text: str | bytes = b"", **environ: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "agent", "inject", *words],
         input=text.encode() if isinstance(text, str) else text,
         capture_output=True,
         check=False,
+        env={**os.environ, **environ},
     )
     return subprocess.CompletedProcess(
         done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
@@ -194,6 +196,15 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
         "Error: standard input: expected UTF-8: byte 0 is none\n"
     )
     assert run("-f", str(path)).stderr == f"Error: {path}: expected UTF-8: byte 3 is none\n"
+
+
+def test_what_is_written_is_utf_8_whatever_the_terminal_is() -> None:
+    text = POD.replace("{name: web}", "{name: web, annotations: {a: €}}")
+
+    done = run("-f", "-", text=text, PYTHONIOENCODING="latin-1")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "a: €" in done.stdout
 
 
 def test_help_names_the_flags() -> None:

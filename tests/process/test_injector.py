@@ -107,6 +107,24 @@ async def test_a_second_signal_skips_the_waiting(keys: Keys) -> None:
         assert await asyncio.wait_for(process.process.wait(), 5) == 0
 
 
+async def test_who_gets_no_connection_is_told_why_in_the_log(keys: Keys) -> None:
+    async with running(keys) as (process, port):
+        reader, writer = await asyncio.open_connection("localhost", port)
+        writer.write(b"POST /inject HTTP/1.1\r\nHost: x\r\n\r\n")
+        await process.until("refused a handshake reason='http request; expected TLS")
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+
+        old = keys.client()
+        with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+            old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+        old.set_ciphers("ALL:@SECLEVEL=0")
+        with pytest.raises(OSError):  # noqa: PT011 - whichever of them
+            await asyncio.open_connection("localhost", port, ssl=old)
+        await process.until("refused a handshake reason='unsupported protocol")
+
+
 @pytest.mark.slow
 async def test_a_certificate_is_replaced_while_it_is_served(keys: Keys) -> None:
     async with running(keys) as (process, port), client(port, keys.client()) as server:

@@ -89,6 +89,33 @@ async def test_a_packed_body_has_the_same_limit() -> None:
             assert reply.status == 400
 
 
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (b"POST /inject HTTP/1.1\r\nContent-Length: x\r\n\r\n", "Content-Length"),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * 9000 + b"\r\n\r\n", "8190 bytes"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Encoding: br\r\n\r\n", "brotli"),
+    ],
+)
+async def test_what_is_no_http_is_one_line(
+    head: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with webhook() as server:
+        reader, writer = await asyncio.open_connection(
+            "localhost", server.address.rpartition(":")[2]
+        )
+        writer.write(head)
+        status = await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+
+    assert b" 400 " in status
+    (record,) = caplog.records
+    assert record.getMessage().startswith("refused a request reason=")
+    assert reason in record.getMessage()
+    assert not record.exc_info
+
+
 async def test_a_broken_off_body_costs_nothing() -> None:
     async with webhook() as server:
         for _ in range(20):

@@ -73,6 +73,17 @@ def test_targets_are_in_order_and_the_first_is_the_old_one() -> None:
     }
 
 
+def test_the_scheme_is_the_applications_not_the_agents() -> None:
+    https = {"prometheus.io/scheme": "HTTPS"}
+
+    kept, variable, _ = merge({**https, "prometheus.istio.io/scrape-targets": "8443"})
+
+    assert kept == MERGED
+    assert variable["scheme"] == "https"
+    assert merge(https) == (MERGED, None, [])
+    assert merge({"prometheus.io/scheme": "http"})[0] == {"prometheus.io/scheme": "http", **MERGED}
+
+
 def test_a_list_with_an_empty_port_is_no_list() -> None:
     kept, variable, warnings = merge({"prometheus.istio.io/scrape-targets": "8080,:/metrics"})
 

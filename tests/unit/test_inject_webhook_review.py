@@ -100,6 +100,27 @@ def test_a_pod_without_anything_gets_what_it_lacks() -> None:
     assert variable(found, "ISTIO_META_OWNER") is None
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"operation": "UPDATE"},
+        {"operation": "DELETE", "object": None, "oldObject": make_pod()},
+        {"operation": "CONNECT", "object": {"kind": "PodExecOptions", "apiVersion": "v1"}},
+        {"operation": "CREATE", "subResource": "binding"},
+    ],
+)
+def test_nothing_but_the_creation_of_a_pod_is_injected_or_refused(asked: Object) -> None:
+    """Whoever registers the webhook for more can still delete pods."""
+    found = ask(make_pod(), **asked)
+
+    assert found.outcome == "skipped"
+    assert found.document["response"] == {"uid": "u-1", "allowed": True}
+
+
+def test_a_dry_run_is_answered_alike() -> None:
+    assert ask(make_pod(), dryRun=True) == ask(make_pod())
+
+
 def test_what_is_not_injected_is_allowed_without_a_patch() -> None:
     for pod in (
         make_pod(labels={"sidecar.istio.io/inject": "false"}),

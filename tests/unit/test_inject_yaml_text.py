@@ -41,6 +41,12 @@ def test_types_are_guessed_as_gos_library_does() -> None:
         "f": True,
         "g": 1000,
     }
+    assert data("[0o444, -0O17, 0B11, 0X1f, 089, 1e3, 1.5e3, +12e3, -010, .5]") == [
+        *(0o444, -0o17, 3, 31),
+        *(89.0, 1e3, 1.5e3, 12e3),
+        *(-8, 0.5),
+    ]
+    assert data("[0o8, 0x, y, N, 1e, 1-2]") == ["0o8", "0x", "y", "N", "1e", "1-2"]
     assert data("[=, 1:2:3.5, -, ~]") == ["=", "1:2:3.5", "-", None]
 
 
@@ -109,6 +115,40 @@ def test_text_that_could_be_something_else_is_quoted() -> None:
         'a:\n- "1"\n- ""\n- x\n- \'*\'\n- "1:2"\nb: "true"\nc: |\n  two\n  lines\né: é\n'
     )
     assert data(text) == document
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "1234e56",
+            "089",
+            "0o17",
+            "0O17",
+            "0B11",
+            "0X1F",
+            "1.5e3",
+            "+12e3",
+            ".1e3",
+            "5.",
+            "1_000",
+        ),
+        *("y", "Y", "n", "N", "yes", "Off", "null", "~", ".inf", "2020-01-01", "1:30", "<<", "="),
+    ],
+)
+def test_text_that_go_takes_for_something_else_is_quoted(text: str) -> None:
+    """A commit's short hash is often a number."""
+    assert dump({text: text}) == f'"{text}": "{text}"\n'
+
+
+def test_halves_of_characters_are_replaced_as_in_go() -> None:
+    assert data('{"a\\ud800": ["x\\udfff"]}') == {"a\ufffd": ["x\ufffd"]}
+
+
+def test_only_line_feeds_end_lines() -> None:
+    text = "# \u2028--- x\u0085---\na: 1\r\n"
+
+    assert split(f"{text}---\r\nb: 1\r\n") == [Text(text, 0), Text("b: 1\r\n", 3)]
 
 
 def test_long_lines_are_not_broken() -> None:

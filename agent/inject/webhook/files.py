@@ -62,6 +62,7 @@ class Certificate:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
+        context.sslobject_class = _Connection
         certificate, key = self._paths
         try:
             context.load_cert_chain(certificate, key, password=_no_password)
@@ -71,6 +72,22 @@ class Certificate:
                 [f"certificate {certificate} with key {key}: {str(reason).lower()}"]
             ) from error
         return context
+
+
+class _Connection(ssl.SSLObject):
+    """Says why there is no connection: asyncio keeps it to itself."""
+
+    def do_handshake(self) -> None:
+        """Go on with the handshake."""
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            reason = (error.reason or str(error)).lower().replace("_", " ")
+            hint = "; expected TLS: the webhook is https" if reason == "http request" else ""
+            log.warning("refused a handshake reason=%r", f"{reason}{hint}")
+            raise
 
 
 def _no_password() -> str:

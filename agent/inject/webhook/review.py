@@ -153,6 +153,8 @@ def _answer_request(
 ) -> tuple[Object, Outcome, list[str]]:
     """Return the response, what became of the pod, and what should be known."""
     uid = str(request.get("uid") or "")
+    if not _creates_a_pod(request):
+        return {"uid": uid, "allowed": True}, "skipped", []
     raw = _pod(request)
     namespace = _namespace(request)
     problems: list[str] = []
@@ -193,6 +195,11 @@ def _answer_request(
     if warnings:
         response["warnings"] = [line[:LONGEST_WARNING] for line in warnings[:MOST_WARNINGS]]
     return response, "injected", warnings
+
+
+def _creates_a_pod(request: Object) -> bool:
+    """Return whether there is something to inject: no pod can be given a container later on."""
+    return request.get("operation") in (None, "CREATE") and not request.get("subResource")
 
 
 def _pod(request: Object) -> Object:

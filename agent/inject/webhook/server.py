@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from agent.errors import SystemRefusedError
@@ -20,6 +21,8 @@ from agent.inject.webhook.review import Answer, Context, answer, failure, url_en
 from agent.metrics import PREFIX, Family, Metrics
 
 log = logging.getLogger(__name__)
+#: aiohttp's own lines.
+http_log = logging.getLogger(f"{__name__}.http")
 
 #: What the API server may send: its own limit on objects, and the review around it.
 LIMIT_BYTES: Final = 6 << 20
@@ -59,6 +62,19 @@ class Service(Protocol):
     @property
     def is_ready(self) -> bool:
         """Return whether new requests should come here."""
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Return whether to log a line of aiohttp's; a client's fault is one line of our own."""
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, HttpProcessingError | web.RequestPayloadError):
+        return True
+    reason = " ".join(getattr(error, "message", str(error)).split())[:LONGEST_NOTE]
+    log.warning("refused a request reason=%r", reason)
+    return False
+
+
+http_log.addFilter(_is_ours)
 
 
 def make_metrics() -> Metrics:
@@ -239,6 +255,7 @@ async def listening(
     runner = web.AppRunner(
         application,
         access_log=None,
+        logger=http_log,
         keepalive_timeout=IDLE_SECONDS,
         shutdown_timeout=1.0,  # what is worth it was waited for
     )
