@@ -177,6 +177,12 @@ def _actions(flags: Parsed, environ: Mapping[str, str], reader: ListReader) -> A
         reader.problems.append(
             f"--backend={backend!r}: expected {', '.join(filter(None, BACKENDS))}"
         )
+    native = flags.is_on("native-nftables")
+    if native and backend in ("iptables", "libiptc"):
+        reader.problems.append(_contradiction(backend, "--native-nftables (NATIVE_NFTABLES)"))
+    if forced and (backend == "nft" or (backend, forced) == ("libiptc", "nft")):
+        other = f"--force-iptables-binary={forced} (FORCE_IPTABLES_BINARY)"
+        reader.problems.append(_contradiction(backend, other))
     return Actions(
         dry_run=flags.is_on("dry-run"),
         only_compare=flags.is_on("plan"),
@@ -186,12 +192,16 @@ def _actions(flags: Parsed, environ: Mapping[str, str], reader: ListReader) -> A
         reconcile=flags.is_on("reconcile"),
         cleanup_only=flags.is_on("cleanup-only"),
         force_apply=flags.is_on("force-apply"),
-        native_nftables=backend == "nft" or (not backend and flags.is_on("native-nftables")),
+        native_nftables=native or backend == "nft",
         cni_mode=flags.is_on("cni-mode"),
         network_namespace=flags.text("network-namespace"),
         forced_variant="libiptc" if backend == "libiptc" else FORCED.get(forced),
         backend=BACKENDS.get(backend, ""),
     )
+
+
+def _contradiction(backend: str, other: str) -> str:
+    return f"--backend={backend} (AGENT_CAPTURE_BACKEND) and {other}: expected only one of the two"
 
 
 def _config(

@@ -57,10 +57,45 @@ def test_every_flag_but_one_has_its_variable() -> None:
 def test_a_backend_is_one_of_three() -> None:
     assert settings("--backend=libiptc").actions.forced_variant == "libiptc"
     assert settings("--backend=nft").actions.native_nftables
-    assert not settings("--backend=iptables", "--native-nftables").actions.native_nftables
+    assert not settings("--backend=iptables").actions.native_nftables
     assert settings("--native-nftables").actions.native_nftables
     with pytest.raises(ConfigError, match="--backend='x': expected iptables, libiptc, nft"):
         settings("--backend=x")
+
+
+@pytest.mark.parametrize(
+    ("backend", "other"),
+    [
+        ("iptables", "--native-nftables"),
+        ("libiptc", "--native-nftables"),
+        ("libiptc", "--force-iptables-binary=nft"),
+        ("nft", "--force-iptables-binary=legacy"),
+    ],
+)
+def test_backends_that_contradict_each_other_are_both_named(backend: str, other: str) -> None:
+    for argv, environ in (
+        ((f"--backend={backend}", other), {}),
+        ((other,), {"AGENT_CAPTURE_BACKEND": backend}),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            settings(*argv, **environ)
+
+        (problem,) = caught.value.problems
+        assert f"--backend={backend}" in problem
+        assert other in problem
+
+
+@pytest.mark.parametrize(
+    ("argv", "native"),
+    [
+        (("--backend=nft", "--native-nftables"), True),
+        (("--backend=libiptc", "--force-iptables-binary=legacy"), False),
+        (("--backend=iptables", "--force-iptables-binary=nft"), False),
+        (("--native-nftables", "--force-iptables-binary=nft"), True),  # as in the reference
+    ],
+)
+def test_backends_that_agree_may_both_be_given(argv: tuple[str, ...], *, native: bool) -> None:
+    assert settings(*argv).actions.native_nftables == native
 
 
 def test_a_flag_beats_the_second_variable_beats_the_first() -> None:
