@@ -29,9 +29,17 @@ def choose_proxy(url: str, environ: Mapping[str, str]) -> str | None:
     if not proxy or not _needs_proxy(parts, environ.get("NO_PROXY") or environ.get("no_proxy", "")):
         return None
     full = proxy if "://" in proxy else f"http://{proxy}"
-    if not urlsplit(full).hostname:
+    if not _is_proxy(full):
         raise ValueError(f"{name.upper()}: expected the URL of a proxy")
     return full
+
+
+def _is_proxy(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, a bracket without the other
+        return False
 
 
 def _needs_proxy(parts: SplitResult, exceptions: str) -> bool:
@@ -55,7 +63,9 @@ def _matches(entry: str, host: str, port: int) -> bool:
         return False
     if wanted := _address(name):
         return wanted == _address(host)
-    name = name.removeprefix("*")
+    name = name.rstrip(".")
+    if name.startswith("*."):
+        name = name[1:]
     below = name if name.startswith(".") else f".{name}"
     return host == name or host.endswith(below)
 
@@ -81,6 +91,7 @@ def _split_port(entry: str) -> tuple[str, str]:
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         return None
+    return getattr(address, "ipv4_mapped", None) or address

@@ -18,6 +18,7 @@ import grpc
 from agent.credentials import places
 from agent.credentials.client import fetch_token
 from agent.credentials.files import read_client_pair, read_root
+from agent.credentials.settings import proxy_option
 from agent.errors import SecretError
 from agent.identity import authority
 from agent.identity.secret import KeyPair, PrivateKey
@@ -206,6 +207,7 @@ class CertificateAuthority:
             ("grpc.enable_retries", 0),
             # A bundle of roots may have megabytes (2.3).
             ("grpc.max_receive_message_length", -1),
+            proxy_option(address.proxy),
         ]
         if not address.tls:
             return grpc.aio.insecure_channel(address.target, options)

@@ -7,7 +7,12 @@ import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from agent.credentials.settings import TokenSettings, is_loopback, parse_headers
+from agent.credentials.settings import (
+    TokenSettings,
+    is_loopback,
+    parse_headers,
+    parse_proxy,
+)
 from agent.identity.keys import MIN_RSA_BITS, KeySettings
 from agent.reader import (
     Reader,
@@ -45,6 +50,8 @@ class Address(NamedTuple):
     tls: bool
     #: Whether the token may be sent there (D-18). AGENT_CA_PLAINTEXT_TOKEN.
     send_token: bool
+    #: URL of an HTTP proxy in between; empty: none. HTTPS_PROXY, NO_PROXY.
+    proxy: str = ""
 
 
 class AuthoritySettings(NamedTuple):
@@ -151,7 +158,7 @@ def parse_identity(
         which = f"CA_PROVIDER={GKE}" if gke else "FILE_MOUNTED_CERTS"
         read.errors.append(f"PROV_CERT and {which}: expected one of them, not both")
     return IdentitySettings(
-        key=_key(read, trust_domain),
+        key=parse_key(read, trust_domain),
         authority=authority,
         trust_domain=trust_domain,
         rotation=RotationSettings(
@@ -202,7 +209,8 @@ def parse_debounce(text: str) -> float:
     return seconds
 
 
-def _key(read: Reader, trust_domain: str) -> KeySettings:
+def parse_key(read: Reader, trust_domain: str) -> KeySettings:
+    """Return what key is made, and for whom."""
     algorithm = read.take("ECC_SIGNATURE_ALGORITHM", parse_text, default="")
     if algorithm not in ("", "ECDSA"):
         read.errors.append(
@@ -230,7 +238,7 @@ def _authority(read: Reader, discovery_address: str, *, used: bool) -> Authority
     name = "" if configured else read.take("ISTIOD_SAN", parse_text, default="")
     anywhere = read.take("AGENT_CA_PLAINTEXT_TOKEN", parse_bool, default=False)
     parts = (part.strip() for part in (configured or discovery_address).split(","))
-    addresses = [_address(part, name, anywhere=anywhere) for part in parts if part]
+    addresses = [_address(read, part, name, anywhere=anywhere) for part in parts if part]
     if configured and not addresses:
         read.errors.append(f"CA_ADDR={configured!r}: expected host:port, or nothing for istiod")
     for address in addresses if used and configured else ():
@@ -254,11 +262,12 @@ def _authority(read: Reader, discovery_address: str, *, used: bool) -> Authority
     )
 
 
-def _address(target: str, name: str, *, anywhere: bool) -> Address:
+def _address(read: Reader, target: str, name: str, *, anywhere: bool) -> Address:
     host = target.rpartition(":")[0].strip("[]")
     tls = not target.endswith(PLAINTEXT_PORT)
     default = DEFAULT_SERVER_NAME if "localhost" in host else host
-    return Address(target, name or default, tls, tls or anywhere or is_loopback(host))
+    send_token = tls or anywhere or is_loopback(host)
+    return Address(target, name or default, tls, send_token, parse_proxy(read, target))
 
 
 def _check_provider(

@@ -17,6 +17,7 @@ import grpc
 from agent.credentials.client import fetch_token
 from agent.credentials.files import read_client_pair, read_root
 from agent.credentials.places import Root
+from agent.credentials.settings import proxy_option
 from agent.errors import AgentError
 from agent.xds import credentials
 from agent.xds.discovery import Kind
@@ -34,7 +35,6 @@ CONNECT_MILLISECONDS: Final = 5000
 FAILED_WRITE: Final = "Internal error from Core"
 WINDOW_BYTES: Final = 1_048_576
 READ_BYTES: Final = 262_144
-NO_PROXY: Final = ("grpc.enable_http_proxy", 0)
 READY: Final = grpc.ChannelConnectivity.READY
 USELESS: Final = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
 
@@ -228,8 +228,7 @@ class ControlPlane:
             # The only thing that bounds a connection attempt in gRPC (D-1).
             ("grpc.min_reconnect_backoff_ms", CONNECT_MILLISECONDS),
             ("grpc.enable_retries", 0),
-            # By itself gRPC follows http_proxy, and no upper-case name, unlike its Go sibling.
-            ("grpc.http_proxy", settings.proxy) if settings.proxy else NO_PROXY,
+            proxy_option(settings.proxy),
         ]
         if not settings.tls:
             return grpc.aio.insecure_channel(settings.address, options)

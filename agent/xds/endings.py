@@ -27,6 +27,8 @@ CLOSED_TEXTS: Final = (
     "error reading from server: EOF",
     "transport is closing",
 )
+#: There was no connection: a proxy or a load balancer that closes it at once looks like the above.
+NOT_CONNECTED_TEXT: Final = "failed to connect to all addresses"
 NO_ERROR_TEXTS: Final = (
     "Received RST_STREAM with error code 0",
     "stream terminated by RST_STREAM with error code: NO_ERROR",
@@ -72,6 +74,8 @@ def is_expected(code: int, details: str) -> bool:
     """Return whether such an end is part of ordinary life, such as a maximum connection age."""
     if code in (CANCELLED, DEADLINE_EXCEEDED):
         return True
+    if NOT_CONNECTED_TEXT in details:
+        return False
     if code == UNAVAILABLE and any(part in details for part in CLOSED_TEXTS):
         return True
     return any(part in details for part in NO_ERROR_TEXTS)

@@ -6,13 +6,17 @@ Source: xds-identity-dns.md sections 2.1 to 2.4 and 12.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from agent.credentials.settings import TokenSettings, is_loopback, parse_headers
+from agent.credentials.settings import (
+    TokenSettings,
+    is_loopback,
+    parse_headers,
+    parse_proxy,
+)
 from agent.reader import Reader, parse_bool, parse_duration, parse_int, parse_port, parse_text
 
 BUILTIN: Final = "builtin"
 DEFAULT_SERVER_NAME: Final = "istiod.istio-system.svc"
 HEADER_PREFIX: Final = "XDS_HEADER_"
-PROXIES: Final = ("HTTPS_PROXY", "https_proxy")
 #: What gRPC for Python offers beside what a policy allows: it cannot be kept from it.
 COMPLIANCE_POLICIES: Final = {
     "fips-140-2": "TLS 1.3, and curves other than P-256",
@@ -241,7 +245,8 @@ def _upstreams(
     for address in [part.strip() for part in addresses.split(",") if part.strip()] or [addresses]:
         host, _, port = address.rpartition(":")
         host = host.strip("[]")
-        if used and not (host and _is_port(port)):
+        is_usable = host and _is_port(port)
+        if used and not is_usable:
             read.errors.append(
                 f"discoveryAddress={address!r}: expected host:port, as {DEFAULT_SERVER_NAME}:15012"
             )
@@ -254,23 +259,10 @@ def _upstreams(
                 metadata=metadata,
                 token=token,
                 send_token=tls or anywhere or is_loopback(host),
-                proxy=_proxy(read, address) if used else "",
+                proxy=parse_proxy(read, address) if used and is_usable else "",
             )
         )
     return found
-
-
-def _proxy(read: Reader, address: str) -> str:
-    """Return the proxy on the way to an address, as Go's gRPC chooses it."""
-    if not any(read.values.get(name) for name in PROXIES):
-        return ""
-    from agent.proxies import choose_proxy  # noqa: PLC0415 - 3 ms before Envoy, for few pods
-
-    try:
-        return choose_proxy(f"https://{address}", read.values) or ""
-    except ValueError as error:
-        read.warnings.append(f"{error}; ignored")
-        return ""
 
 
 def _credentials(read: Reader, proxy_metadata: Mapping[str, str]) -> CredentialSettings:

@@ -2,7 +2,14 @@
 
 import pytest
 
-from agent.credentials.settings import TokenSettings, is_loopback, parse_headers, parse_token
+from agent.credentials.settings import (
+    TokenSettings,
+    is_loopback,
+    parse_headers,
+    parse_proxy,
+    parse_token,
+    proxy_option,
+)
 from agent.reader import Reader
 
 
@@ -73,3 +80,41 @@ def test_there_is_no_other_source_of_tokens(source: str) -> None:
     assert read.errors == [
         f"CREDENTIAL_FETCHER_TYPE='{source}': expected 'JWT', a file, or 'GoogleComputeEngine'"
     ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "proxy"),
+    [
+        ({}, ""),
+        ({"HTTPS_PROXY": "http://proxy:3128"}, "http://proxy:3128"),
+        ({"HTTPS_PROXY": "HTTPS://u:p@proxy:3128"}, "http://u:p@proxy:3128"),
+        ({"https_proxy": "proxy:3128"}, "http://proxy:3128"),
+        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": ".svc,istiod.example"}, ""),
+        ({"HTTP_PROXY": "http://proxy:3128", "http_proxy": "http://proxy:3128"}, ""),
+    ],
+)
+def test_a_proxy_is_chosen_as_go_chooses_it(environ: dict[str, str], proxy: str) -> None:
+    read = Reader(environ)
+
+    assert parse_proxy(read, "istiod.example:15012") == proxy
+    assert (read.errors, read.warnings) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("proxy", "reason"),
+    [
+        ("http://user:secret@", "expected the URL of a proxy"),
+        ("socks5://user:secret@proxy:1080", "gRPC knows no socks5 proxy, expected http://…"),
+    ],
+)
+def test_a_proxy_that_is_none_is_one_warning_without_its_password(proxy: str, reason: str) -> None:
+    read = Reader({"HTTPS_PROXY": proxy})
+
+    assert parse_proxy(read, "istiod.example:15012") == ""
+    assert parse_proxy(read, "other.example:15012") == ""
+    assert read.warnings == [f"HTTPS_PROXY: {reason}; ignored"]
+
+
+def test_grpc_is_told_of_a_proxy_or_that_there_is_none() -> None:
+    assert proxy_option("http://proxy:3128") == ("grpc.http_proxy", "http://proxy:3128")
+    assert proxy_option("") == ("grpc.enable_http_proxy", 0)

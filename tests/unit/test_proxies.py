@@ -31,12 +31,27 @@ def test_a_proxy_of_a_cgi_request_is_not_believed() -> None:
     assert choose_proxy("http://a/", {**BOTH, "REQUEST_METHOD": "GET"}) is None
 
 
-def test_what_is_no_url_is_not_quoted() -> None:
+@pytest.mark.parametrize(
+    "proxy",
+    ["http://", "http://u:secret@[::1", "http://u:secret@proxy:abc", "proxy:99999", "a:b:c"],
+)
+def test_what_is_no_url_is_not_quoted(proxy: str) -> None:
     with pytest.raises(ValueError, match=r"^HTTP_PROXY: expected the URL of a proxy$"):
-        choose_proxy("http://a/", {"HTTP_PROXY": "http://"})
+        choose_proxy("http://a/", {"HTTP_PROXY": proxy})
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9:80", "[::1]:80"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "localhost.",
+        "LocalHost",
+        "[::ffff:127.0.0.1]",
+        "127.0.0.1",
+        "127.9.9.9:80",
+        "[::1]:80",
+    ],
+)
 def test_the_loopback_needs_no_proxy(host: str) -> None:
     assert choose_proxy(f"http://{host}/", BOTH) is None
 
@@ -52,6 +67,10 @@ def test_the_loopback_needs_no_proxy(host: str) -> None:
         (".example.com", "a.example.com", True),
         (".example.com", "example.com", False),
         ("*.example.com", "a.example.com", True),
+        ("*.example.com", "example.com", False),
+        ("*example.com", "example.com", False),
+        ("example.com.", "example.com", True),
+        ("example.com", "example.com.", True),
         ("example.com:80", "example.com", True),
         ("example.com:81", "example.com", False),
         ("10.1.2.3", "10.1.2.3", True),
@@ -64,6 +83,8 @@ def test_the_loopback_needs_no_proxy(host: str) -> None:
         ("[2001:db8::1]:80", "[2001:db8::1]", True),
         ("2001:db8::1", "[2001:db8::1]", True),
         ("2001:db8::/32", "[2001:db8::2]", True),
+        ("::ffff:10.1.2.3", "10.1.2.3", True),
+        ("10.0.0.0/8", "[::ffff:10.1.2.3]", True),
         (",,:80", "example.com", False),
     ],
 )

@@ -40,6 +40,7 @@ from agent.xds.endings import (
         (UNAVAILABLE, "GOAWAY received; Error code: 2; Debug Text: x", "error"),
         (INTERNAL, "", "error"),
         (INTERNAL, "Socket closed", "error"),
+        (UNAVAILABLE, "failed to connect to all addresses; last error: Socket closed", "error"),
         (RESOURCE_EXHAUSTED, "request rate limit exceeded", "error"),
     ],
 )

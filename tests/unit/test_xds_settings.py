@@ -301,28 +301,17 @@ def test_times_that_make_no_sense_are_the_default_with_a_warning(name: str, valu
     assert f"{name}='{value}': expected" in read.warnings[0]
 
 
-@pytest.mark.parametrize(
-    ("environ", "proxy"),
-    [
-        ({}, ""),
-        ({"HTTPS_PROXY": "http://proxy:3128"}, "http://proxy:3128"),
-        ({"https_proxy": "proxy:3128"}, "http://proxy:3128"),
-        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "10.0.0.0/8,.svc"}, ""),
-        ({"HTTP_PROXY": "http://proxy:3128", "http_proxy": "http://proxy:3128"}, ""),
-    ],
-)
-def test_a_proxy_is_chosen_as_go_chooses_it(environ: dict[str, str], proxy: str) -> None:
-    settings, read = parse(environ)
+def test_each_address_has_its_proxy_and_what_is_wrong_with_that_is_said_once() -> None:
+    proxy = {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "10.0.0.0/8"}
+    settings, read = parse(proxy, address="10.1.2.3:15012,istiod.example:15012")
+    _, broken = parse({"HTTPS_PROXY": "http://"}, address="10.1.2.3:15012,istiod.example:15012")
 
-    assert settings.upstream.proxy == proxy
+    assert [each.proxy for each in (settings.upstream, *settings.others)] == [
+        "",
+        "http://proxy:3128",
+    ]
     assert (read.errors, read.warnings) == ([], [])
-
-
-def test_a_proxy_that_is_none_is_a_warning_without_its_password() -> None:
-    settings, read = parse({"HTTPS_PROXY": "http://"})
-
-    assert settings.upstream.proxy == ""
-    assert read.warnings == ["HTTPS_PROXY: expected the URL of a proxy; ignored"]
+    assert broken.warnings == ["HTTPS_PROXY: expected the URL of a proxy; ignored"]
 
 
 def test_the_loopback_needs_no_proxy() -> None:
