@@ -266,8 +266,8 @@ def _proxy(
 
 
 def _switch(environ: Mapping[str, str], name: str, reader: ListReader) -> bool:
-    """Return a boolean that no flag sets, off unless given."""
-    text = environ.get(name, "false")
+    """Return a boolean that no flag sets, off unless given; a variable set to nothing is not."""
+    text = environ.get(name) or "false"
     try:
         return parse_bool(text)
     except ValueError as error:

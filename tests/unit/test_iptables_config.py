@@ -151,6 +151,19 @@ def test_the_mode_is_one_of_three(text: str, mode: str) -> None:
     assert settings("-m", text).config.inbound.mode == mode
 
 
+def test_a_switch_without_a_flag_is_off_unless_set_to_something() -> None:
+    names = ("AGENT_CAPTURE_ALL_PROXY_IDENTITIES", "AGENT_CAPTURE_DNS_EXCLUSIONS")
+    dns = ("--redirect-dns", "--capture-all-dns")
+    unset = settings(*dns)
+
+    assert settings(*dns, **dict.fromkeys(names, "")) == unset
+    assert settings(*dns, **dict.fromkeys(names, "false")) == unset
+    found = settings(*dns, **dict.fromkeys(names, "1")).config
+    assert found.proxy.all_identities
+    assert found.dns
+    assert found.dns.has_exclusions
+
+
 def test_unusable_text_is_named_all_at_once() -> None:
     found = problems(
         "-p", "0", "-z", "http", "-m", "tproxy", "-b", "80x", "-c", "eth0 -j ACCEPT", "-k", "-x",

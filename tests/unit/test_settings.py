@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import pytest
 
 from agent.cgroup import Limits
@@ -44,6 +47,17 @@ def test_an_injected_pod_has_no_problems() -> None:
     assert (settings.admin_host, settings.has_ipv6) == ("127.0.0.1", True)
     assert settings.drain_target == "/drain_listeners?inboundonly&graceful&skip_exit"
     assert set(settings.ports) == {15000, 15001, 15006, 15020, 15021, 15090}
+
+
+def test_a_variable_of_our_own_that_is_set_to_nothing_is_the_default() -> None:
+    readme = Path(__file__).parents[2] / "README.md"
+    names = set(re.findall(r"`(AGENT_[A-Z_]+)`", readme.read_text()))
+    usual = parse(ISTIO_META_DNS_CAPTURE="true")[0]
+
+    for name in names:
+        found, warnings = parse(ISTIO_META_DNS_CAPTURE="true", **{name: ""})
+        assert found._replace(log=usual.log, node=usual.node) == usual, name
+        assert all(name in warning for warning in warnings)
 
 
 def test_every_problem_is_reported_at_once() -> None:
