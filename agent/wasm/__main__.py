@@ -32,6 +32,8 @@ async def main(settings: str) -> None:
     sock = socket.socket(fileno=os.dup(0))
     reader, writer = await asyncio.open_connection(sock=sock, limit=LINE_BYTES)
     await serve(reader, writer, read_settings(settings), surroundings)
+    # Nothing is left to do. Threads may still unpack or resolve, and asyncio would wait for them.
+    os._exit(0)
 
 
 if __name__ == "__main__":
@@ -39,4 +41,3 @@ if __name__ == "__main__":
         # Where memory is short, the kernel is to take this one and not Envoy.
         Path("/proc/self/oom_score_adj").write_text("1000")
     asyncio.run(main(sys.argv[1]))
-    os._exit(0)  # nothing is left to do, and threads may still unpack

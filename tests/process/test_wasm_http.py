@@ -313,6 +313,18 @@ async def test_a_proxy_is_asked_with_its_password(tmp_path: Path) -> None:
     assert seen == [("http://modules.example.com/a.wasm", "Basic dXNlcjpwYXNzd29yZA==")]
 
 
+async def test_a_proxy_is_not_asked_for_what_is_blocked(tmp_path: Path) -> None:
+    proxy = Pages()
+    async with web_server(proxy) as port:
+        environ = {"HTTP_PROXY": f"http://127.0.0.1:{port}"}
+        async with fetching(tmp_path, environ=environ, blocked=("10.0.0.0/8",)) as bench:
+            for host in ("169.254.169.254", "[::ffff:a9fe:a9fe]", "10.0.0.1"):
+                outcome = await bench.refused(f"http://{host}/a")
+                assert "which nothing is fetched from" in outcome.reason
+
+    assert proxy.requests == []
+
+
 async def test_a_proxy_that_refuses_a_tunnel_is_named_without_password(tmp_path: Path) -> None:
     async def proxy(request: web.BaseRequest) -> web.Response:
         assert request.method == "CONNECT"

@@ -118,6 +118,7 @@ class Web:
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES or not parts.hostname or re.search(UNUSABLE, url):
             raise WebError("expected an http or https URL", is_forbidden=True)
+        self._judge(parts.hostname)
         try:
             async with self._session.request(
                 method,
@@ -135,6 +136,19 @@ class Web:
     def is_insecure(self, host: str) -> bool:
         """Return whether the certificate of host[:port] is not verified."""
         return "*" in self._insecure or host in self._insecure
+
+    def _judge(self, host: str) -> None:
+        """Refuse an address that a proxy would connect to in our place; names it resolves itself.
+
+        Raises:
+            WebError: nothing is fetched from there.
+        """
+        try:
+            problem = self._blocked.problem(host)
+        except ValueError:
+            return  # a name
+        if problem:
+            raise WebError(problem, is_forbidden=True)
 
     def _socket(self, address_info: Any) -> socket.socket:  # noqa: ANN401 - as getaddrinfo returns
         family, kind, protocol, _, address = address_info

@@ -6,6 +6,7 @@ Source: xds-identity-dns.md sections 3.4 to 3.6.
 import asyncio
 import traceback
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from typing import IO, Final
 
@@ -42,6 +43,8 @@ DOWNLOAD: Final = "download_failure"
 MANIFEST: Final = "manifest_failure"
 CHECKSUM: Final = "checksum_mismatched"
 FETCH: Final = "fetch_failure"
+#: They are made as they are needed; an order has one or two at a time.
+THREADS: Final = 256
 
 
 class Fetcher:
@@ -193,6 +196,8 @@ async def serve(
     surroundings: Surroundings,
 ) -> None:
     """Carry out the orders that arrive, all at once, until there are no more to come."""
+    # A name that cannot be resolved holds a thread for long, and must not hold up other orders.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
     async with Web(settings, surroundings) as web, asyncio.TaskGroup() as tasks:
         fetcher = Fetcher(settings, web, surroundings)
         running: set[asyncio.Task[None]] = set()
