@@ -33,6 +33,7 @@ COMMANDS = {
     "injector": ("agent.inject.webhook.cli", "injector", (), "be the webhook that does so"),
     "demo": ("agent.demo.cli", "main", (), "show a captured pod in throw-away namespaces"),
     "version": ("agent.cli", "version", (), "print build information"),
+    "completion": ("agent.cli", "completion", (), "print what has a shell complete all of this"),
     "help": ("agent.cli", "help_command", (), "print help on a command"),
 }
 USAGE_ERROR = 255

@@ -1,4 +1,4 @@
-"""The commands `proxy`, `version` and `help`: flags in, exit code out, errors as one line.
+"""The commands `proxy`, `version`, `completion`, `help`: flags in, exit code out, one-line errors.
 
 Imports stand in the functions: what a command does not need must not slow its start.
 """
@@ -19,6 +19,14 @@ VERSION_FLAGS = (
     Flag("output", "string", "", "format of the output: yaml or json", short="o"),
     *GLOBAL_FLAGS,
 )
+COMPLETION_FLAGS = (
+    Flag("no-descriptions", "bool", default=False, help="accepted, without effect: there are none"),
+    *GLOBAL_FLAGS,
+)
+COMPLETION_HELP = (
+    "agent completion bash|zsh [flags]",
+    "Print what has a shell complete commands and flags; use it: source <(agent completion bash)",
+)
 
 
 def proxy(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -35,12 +43,15 @@ def proxy(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if flags.help:
         return _print(render_help(*HELP, PROXY_FLAGS))
 
+    from agent.identity.process import begin
+
+    begun = begin(environ)
     from agent.errors import AgentError
     from agent.process import start
     from bootstrap.errors import BootstrapError
 
     try:
-        _leave(start(flags, environ))
+        _leave(start(flags, environ, begun))
     except BootstrapError as error:
         return _fail(error.problems, AgentError.exit_code)
     except AgentError as error:
@@ -66,6 +77,21 @@ def version(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             usage = "agent version [flags]"
             return _print(render_help(usage, "Print build information.", VERSION_FLAGS))
         return _print(version_text(flags.text("output"), short=flags.is_on("short")))
+    except (UsageError, ValueError) as error:
+        return _fail([str(error)], USAGE_ERROR)
+
+
+def completion(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Print a script for bash or zsh."""
+    del environ
+    from agent.__main__ import COMMANDS
+    from agent.completion import script
+
+    try:
+        flags = parse_flags(COMPLETION_FLAGS, argv)
+        if flags.help:
+            return _print(render_help(*COMPLETION_HELP, COMPLETION_FLAGS))
+        return _print(script(" ".join(flags.positionals), COMMANDS))
     except (UsageError, ValueError) as error:
         return _fail([str(error)], USAGE_ERROR)
 

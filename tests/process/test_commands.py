@@ -143,3 +143,41 @@ def test_version_refuses_an_unknown_format() -> None:
 
     assert done.returncode == 255
     assert done.stderr == "Error: --output must be 'yaml' or 'json'\n"
+
+
+def completed(directory: Path, *words: str) -> set[str]:
+    """Return what bash would put in the last word's place."""
+    program = directory / "agent"
+    program.write_text(f'#!/bin/sh\ncd "{ROOT}" && exec "{sys.executable}" -m agent "$@"\n')
+    program.chmod(0o755)
+    ask = 'source <("$1" completion bash); shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+    done = subprocess.run(
+        ["bash", "-c", f'{ask} _mesh_agent; echo "${{COMPREPLY[@]}}"', "bash", program, *words],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={"PATH": f"{directory}:{os.environ['PATH']}"},
+    )
+    assert done.stderr == ""
+    return set(done.stdout.split())
+
+
+def test_bash_completes_commands_and_their_flags(tmp_path: Path) -> None:
+    assert completed(tmp_path, "agent", "") == set(COMMANDS)
+    assert completed(tmp_path, "agent", "istio-i") == {"istio-iptables"}
+    assert completed(tmp_path, "agent", "help", "pro") == {"proxy"}
+    assert completed(tmp_path, "agent", "wait", "--time") == {
+        "--timeout",
+        "--timeoutSeconds",
+        "--timeout-fatal",
+    }
+    assert "--envoy-port" in completed(tmp_path, "agent", "istio-iptables", "-")
+    assert completed(tmp_path, "agent", "proxy", "sidecar") == set()
+
+
+def test_completion_is_for_shells_that_it_knows() -> None:
+    done = agent("completion", "fish")
+
+    assert done.returncode == 255
+    assert done.stderr == "Error: completion fish: expected bash or zsh\n"
