@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from agent.inject.api.form import normal
+from agent.inject.api.schema import LIST
 from agent.inject.api.types import Object
-from agent.inject.api.workloads import KINDS, LIST, Kind, is_list, kind_of
+from agent.inject.api.workloads import KINDS, Kind, is_list, kind_of
 from agent.inject.configuration import Configuration
 from agent.inject.decision import decide, native_sidecar
 from agent.inject.owner import Owner, owner_of_pod

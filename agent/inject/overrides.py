@@ -6,8 +6,8 @@ Source: status-lifecycle.md sections 11.10 and 14, D23.
 from collections.abc import Mapping
 from typing import Final
 
-from agent.inject.api.container import CONTAINER
 from agent.inject.api.merge import merge
+from agent.inject.api.schema import CONTAINER
 from agent.inject.api.types import Object
 from agent.inject.status import CONTAINER_LISTS, Status
 from agent.inject.template.capture import INIT, VALIDATION

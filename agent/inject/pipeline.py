@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from agent.inject.annotations import STATUS_PORT, check_annotations, parse_bool
 from agent.inject.api.form import normal
 from agent.inject.api.merge import merge
-from agent.inject.api.pod import TEMPLATE
+from agent.inject.api.schema import TEMPLATE
 from agent.inject.api.types import Object
 from agent.inject.configuration import Configuration
 from agent.inject.mesh import effective_proxy_config

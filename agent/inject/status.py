@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from agent.inject.api.container import CONTAINER
 from agent.inject.api.form import normal
+from agent.inject.api.schema import CONTAINER
 from agent.inject.api.types import Object
 from agent.inject.text import compact_json
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.inject.api.form import normal
-from agent.inject.api.pod import TEMPLATE
+from agent.inject.api.schema import TEMPLATE
 from agent.inject.configuration import Configuration
 from agent.inject.mesh import parse_mesh
 from agent.inject.owner import Owner, owner_of_pod

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from agent.inject.api.form import normal
 from agent.inject.api.merge import merge
-from agent.inject.api.pod import POD, TEMPLATE
 from agent.inject.api.quantity import canonical
+from agent.inject.api.schema import POD, TEMPLATE
 from agent.inject.configuration import Configuration
 from agent.inject.manifest import Context as ManifestContext
 from agent.inject.manifest import ManifestError, inject_document

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.inject.api.form import count_values, normal, shown
-from agent.inject.api.pod import POD, TEMPLATE
+from agent.inject.api.schema import POD, TEMPLATE
 
 FIRST = "spec.containers[0]"
 

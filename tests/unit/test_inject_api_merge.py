@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.inject.api.merge import merge, merge_items
-from agent.inject.api.pod import TEMPLATE
+from agent.inject.api.schema import TEMPLATE
 from agent.inject.api.types import TEXT, Items, Struct
 
 LETTERS = Items(Struct({"name": TEXT, "value": TEXT}), key="name")

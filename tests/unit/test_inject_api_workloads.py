@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from agent.inject.api.form import normal
-from agent.inject.api.workloads import LIST, is_list, kind_of
+from agent.inject.api.schema import LIST
+from agent.inject.api.workloads import is_list, kind_of
 
 TEMPLATE_FORM: dict[str, Any] = {"metadata": {}, "spec": {"containers": []}}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.inject.api.form import normal
-from agent.inject.api.pod import POD
+from agent.inject.api.schema import POD
 from agent.inject.configuration import Configuration
 from agent.inject.mesh import ProxyConfigResource
 from agent.inject.webhook.review import (

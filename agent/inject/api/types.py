@@ -5,6 +5,7 @@ form.py writes an object as the typed API would, merge.py merges a partial objec
 Source: status-lifecycle.md sections 11.4 and 11.17.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
@@ -58,27 +59,54 @@ class Raw(NamedTuple):
 Type = Scalar | Struct | Items | Pairs | Raw
 
 
-def always(struct: Struct) -> Struct:
-    """Return a struct that is written even where nothing of it is set."""
-    return struct._replace(presence="always")
+def parse_types(text: str) -> dict[str, Struct]:
+    """Return the types of a table by their names.
+
+    An entry is `Name = field field ...`, on indented lines too; `#` begins a line of comment.
+
+        name             text, which is left out when it is empty
+        name:kind        an int, a bool, a quantity, a port (number or name), any, or a type
+                         further up
+        name:kind[]      a list; name:kind[key] one that is merged by a field of its members
+        name:{kind}      an object whose keys are the user's
+        name? name:int?  left out only where it is not set, not when it is zero as well
+        name! name:int!  always there
+        +Name            all fields of a type
+        ...              all other fields, as they are
+
+    Raises:
+        ValueError: a word is none of these.
+    """
+    known: dict[str, Struct] = {}
+    for name, words in re.findall(r"^(\w+) = (.*(?:\n .*)*)", text, re.MULTILINE):
+        fields: dict[str, Type] = {}
+        *closed, last = words.split()
+        for word in (*closed, *([] if last == OTHERS else [last])):
+            if word.startswith("+"):
+                fields |= known[word[1:]].fields
+            else:
+                fields |= _field(word, known)
+        known[name] = Struct(fields, is_open=last == OTHERS)
+    return known
 
 
-def fields(*groups: Mapping[str, Type], **more: Type) -> Struct:
-    """Return a struct of all these fields, in order."""
-    merged: dict[str, Type] = {}
-    for group in groups:
-        merged.update(group)
-    return Struct({**merged, **more})
+def _field(word: str, known: Mapping[str, Struct]) -> dict[str, Type]:
+    found = FIELD.fullmatch(word)
+    kinds: dict[str, Type] = {**SCALARS, **known, "any": Raw()}
+    name, pairs, kind, key, mark = found.groups() if found else ("", "", "", "", "")
+    member = kinds.get(pairs or kind or "text")
+    if not name or member is None:
+        raise ValueError(f"field {word!r}: expected a word such as name, name:int? or name:Type[]")
+    if pairs:
+        return {name: Pairs(_with_presence(member, "set"))}
+    if key is not None:
+        return {name: Items(member, key, "always" if mark == "!" else "not zero")}
+    usual: Presence = "set" if isinstance(member, Struct) else "not zero"
+    return {name: _with_presence(member, PRESENCES.get(mark, usual))}
 
 
-def texts(*names: str) -> dict[str, Type]:
-    """Return fields of text."""
-    return dict.fromkeys(names, TEXT)
-
-
-def status(*counters: str) -> Struct:
-    """Return the status of an object: whatever it says, and these numbers."""
-    return Struct(dict.fromkeys(counters, COUNTER), "always", is_open=True)
+def _with_presence(kind: Type, presence: Presence) -> Type:
+    return kind._replace(presence=presence) if isinstance(kind, Scalar | Struct) else kind
 
 
 def _read_text(value: object) -> object:
@@ -107,25 +135,15 @@ def _read_number_or_text(value: object) -> object:
     return value if isinstance(value, str) else _read_integer(value)
 
 
-def _read_quantity(value: object) -> object:
-    return canonical(value)
-
-
 MAX_INT: Final = 2**63 - 1
 TEXT: Final = Scalar(_read_text, "")
-TEXT_SET: Final = Scalar(_read_text, "", "set")
-INTEGER: Final = Scalar(_read_integer, 0)
-INTEGER_SET: Final = Scalar(_read_integer, 0, "set")
-COUNTER: Final = Scalar(_read_integer, 0, "always")
-BOOLEAN: Final = Scalar(_read_boolean, zero=False)
-BOOLEAN_SET: Final = Scalar(_read_boolean, zero=False, presence="set")
-BOOLEAN_ALWAYS: Final = Scalar(_read_boolean, zero=False, presence="always")
-QUANTITY: Final = Scalar(_read_quantity, "0", "set")
-DIVISOR: Final = Scalar(_read_quantity, "0", "always")
-#: A port's number or name, and other values of either kind.
-PORT: Final = Scalar(_read_number_or_text, 0, "set")
-RAW: Final = Raw()
-TEXTS: Final = Items(TEXT)
-TEXT_PAIRS: Final = Pairs(TEXT_SET)
-QUANTITIES: Final = Pairs(QUANTITY)
-NAME_AND_VALUE: Final = Struct(texts("name", "value"))
+SCALARS: Final = {
+    "text": TEXT,
+    "int": Scalar(_read_integer, 0),
+    "bool": Scalar(_read_boolean, zero=False),
+    "quantity": Scalar(canonical, "0"),
+    "port": Scalar(_read_number_or_text, 0),
+}
+FIELD: Final = re.compile(r"(\w+)(?::(?:\{(\w+)\}|(\w+)(?:\[(\w*)\])?))?([?!]?)")
+PRESENCES: Final[Mapping[str, Presence]] = {"?": "set", "!": "always"}
+OTHERS: Final = "..."

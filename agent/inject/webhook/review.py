@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from agent.inject.api.form import normal, shown
-from agent.inject.api.pod import POD
+from agent.inject.api.schema import POD
 from agent.inject.api.types import Object
 from agent.inject.configuration import Configuration
 from agent.inject.decision import decide, native_sidecar
