@@ -180,9 +180,13 @@ class Cache:
             else:
                 self._used.pop(resource, None)
 
+    def in_use(self) -> set[Key]:
+        """Return what Envoy may read at any time."""
+        return set(itertools.chain.from_iterable(self._used.values()))
+
     def expired(self, now: float) -> list[Key]:
         """Return the modules that nothing has used for long; those in use are used now."""
-        for key in itertools.chain.from_iterable(self._used.values()):
+        for key in self.in_use():
             if key in self._modules:
                 self._modules[key] = self._modules[key]._replace(last_used=now)
         return [

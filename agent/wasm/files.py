@@ -1,16 +1,24 @@
 """The directory of modules: what is in it at the start, and what goes.
 
+It may be shared: another agent may be writing into it, or use what this one does not. The time of a
+file says when somebody last used it.
+
 Source: xds-identity-dns.md section 3.4, deviation D-17.
 """
 
 # pathlib would be 0.4 MB in every pod with a module:
-# ruff: noqa: PTH108, PTH113, PTH120, PTH123, PTH106
+# ruff: noqa: PTH106, PTH108, PTH113, PTH116, PTH120, PTH123
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import Final
 
 from agent.wasm.cache import Key, is_leftover, parse_path
+
+#: After which nobody is still writing a file that is not complete.
+WRITING_SECONDS: Final = 600.0
 
 
 def index(directory: str) -> list[Key]:
@@ -24,7 +32,7 @@ def index(directory: str) -> list[Key]:
         key = parse_path(name)
         if key and _is_module(path):
             found.append(key)
-        elif is_leftover(name):
+        elif is_leftover(name) and _age(path) > WRITING_SECONDS:
             with suppress(OSError):
                 os.unlink(path)
     return found
@@ -35,10 +43,22 @@ def exists(directory: str, key: Key) -> bool:
     return os.path.isfile(f"{directory}/{key.path}")
 
 
-def remove(directory: str, key: Key) -> bool:
-    """Remove a file, and its directory if it was the last; return whether it is gone."""
+def touch(directory: str, keys: Iterable[Key]) -> None:
+    """Take note, on disk, that modules are in use."""
+    for key in keys:
+        with suppress(OSError):
+            os.utime(f"{directory}/{key.path}")
+
+
+def remove(directory: str, key: Key, *, unused_seconds: float) -> bool:
+    """Remove a file, and its directory if it was the last; return whether it is gone.
+
+    It stays where somebody has used it within the last so many seconds.
+    """
     path = f"{directory}/{key.path}"
     try:
+        if _age(path) < unused_seconds:
+            return False
         os.unlink(path)
     except FileNotFoundError:
         return True
@@ -47,6 +67,11 @@ def remove(directory: str, key: Key) -> bool:
     with suppress(OSError):
         os.rmdir(os.path.dirname(path))
     return True
+
+
+def _age(path: str) -> float:
+    """Return the seconds since a file was written or touched; OSError if it is not there."""
+    return time.time() - os.stat(path).st_mtime
 
 
 def _names(directory: str) -> Iterator[str]:

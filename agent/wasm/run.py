@@ -71,6 +71,7 @@ class Modules:
         for name, family in FAMILIES.items():
             metrics.describe(name, family)
         self._directory = settings.fetch.directory
+        self._expiry_seconds = settings.expiry_seconds
         self._purge_seconds = settings.purge_seconds
         self._metrics = metrics
         self._fetching = fetching
@@ -90,6 +91,7 @@ class Modules:
     def use(self, keys: Mapping[str, Key | None]) -> None:
         """Take note of what Envoy is told, see `Cache.use`: what is in use stays."""
         self._cache.use(keys)
+        files.touch(self._directory, filter(None, keys.values()))
 
     async def get(self, want: Want) -> Key | Failure:
         """Return a module that is on disk."""
@@ -146,8 +148,9 @@ class Modules:
         """Remove what nothing uses any more, for ever."""
         while True:
             await asyncio.sleep(self._purge_seconds)
+            files.touch(self._directory, self._cache.in_use())
             for key in self._cache.expired(self._clock()):
-                if files.remove(self._directory, key):
+                if files.remove(self._directory, key, unused_seconds=self._expiry_seconds):
                     self._cache.drop(key)
                     log.info("removed unused module path=%s", self.path(key))
             self._show_size()

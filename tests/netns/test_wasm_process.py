@@ -40,7 +40,7 @@ async def test_an_agent_that_is_gone_leaves_no_process_that_waits(tmp_path: Path
         process = await asyncio.create_subprocess_exec(
             *("unshare", "--mount", "--net", "sh", "-ec", SILENT, str(tmp_path / "resolv.conf")),
             *(sys.executable, "-P", "-m", "agent.wasm", settings),
-            stdin=theirs,
+            stdin=theirs.fileno(),
             cwd=ROOT,
             env={"PYTHONPATH": str(ROOT), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
         )

@@ -129,6 +129,7 @@ async def test_what_an_earlier_run_left_is_found(tmp_path: Path) -> None:
             before = await bench.path(Want("a", f"{url}:v1"))
         half_done = before.parent / "tmpx.tmp"
         half_done.write_bytes(MODULE)
+        os.utime(half_done, (0, 0))
         (before.parent / f"{'0' * 64}.wasm").write_bytes(b"")
         (tmp_path / "other").mkdir()
         (tmp_path / "other" / "x.tmp").touch()

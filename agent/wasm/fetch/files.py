@@ -34,11 +34,8 @@ def store(source: IO[bytes], path: str) -> None:
         OSError: the disk is full, or not writable.
     """
     target = Path(path)
-    with suppress(FileExistsError):
-        target.parent.mkdir(mode=DIRECTORY_MODE)
-        target.parent.chmod(DIRECTORY_MODE)  # whatever the umask is
     source.seek(0)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, suffix=TEMPORARY)
+    descriptor, temporary = _make(target.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             shutil.copyfileobj(source, file)
@@ -49,6 +46,16 @@ def store(source: IO[bytes], path: str) -> None:
     except BaseException:
         Path(temporary).unlink()
         raise
+
+
+def _make(directory: Path) -> tuple[int, str]:
+    """Return a new file, open, and its path; in a directory that is made where there is none."""
+    while True:
+        with suppress(FileExistsError):
+            directory.mkdir(mode=DIRECTORY_MODE)
+            directory.chmod(DIRECTORY_MODE)  # whatever the umask is
+        with suppress(FileNotFoundError):  # purged meanwhile, as it was empty
+            return tempfile.mkstemp(dir=directory, suffix=TEMPORARY)
 
 
 def read_docker_config(environ: Mapping[str, str]) -> str | None:
