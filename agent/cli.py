@@ -45,7 +45,7 @@ def proxy(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
     from agent.identity.process import begin
 
-    begun = begin(environ)
+    begun = begin(environ)  # first: it works while the rest is imported
     from agent.errors import AgentError
     from agent.process import start
     from bootstrap.errors import BootstrapError

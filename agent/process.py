@@ -21,6 +21,7 @@ from typing import NoReturn
 from agent.errors import AgentError, SystemRefusedError
 from agent.files import read_limits
 from agent.identity.modes import Mode, choose_mode, needs_certificate
+from agent.identity.process import CsrChild
 from agent.identity.sockets.client import look
 from agent.lifecycle.command_line import EnvoySettings, envoy_arguments
 from agent.lifecycle.drain import STATISTICS
@@ -44,8 +45,13 @@ SECRETIVE = frozenset(("tracing", "proxyMetadata", "readinessProbe"))
 ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
 
-def start(flags: Parsed, environ: Mapping[str, str]) -> int:
+def start(flags: Parsed, environ: Mapping[str, str], begun: CsrChild | None) -> int:
     """Run the agent until Envoy has ended; return the exit code.
+
+    Args:
+        flags: of the command line.
+        environ: the environment.
+        begun: a child that makes the workload's first key already.
 
     Raises:
         AgentError, BootstrapError: nothing was left running.
@@ -56,6 +62,7 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
     mark("interpreter")
     settings, notes = read_settings(flags, environ)
     settings, mode = identify(settings)
+    first_key = _first_key(begun, settings, mode)
     mark("settings")
     node, text = build(settings, notes)
     owner = settings.envoy.user
@@ -74,17 +81,14 @@ def start(flags: Parsed, environ: Mapping[str, str]) -> int:
         mark("spawn")
         # From here on Envoy starts, and what is imported costs it no time.
         from agent.cloud.process import Detection  # noqa: PLC0415
-        from agent.identity.process import spawn_early  # noqa: PLC0415
 
-        wanted = needs_certificate(mode, settings.identity, os.path.isfile)
-        first_key = spawn_early(settings.identity.key) if wanted else None
         detection = Detection(settings.cloud, environ)
         try:
             import_frameworks()
             from agent.run import Start, run  # noqa: PLC0415
 
-            begun = Start(settings, node, envoy, gate, launch, detection, mode, first_key)
-            return run(begun, _described(flags, settings), notes, mark)
+            whole = Start(settings, node, envoy, gate, launch, detection, mode, first_key)
+            return run(whole, _described(flags, settings), notes, mark)
         finally:
             if first_key:
                 first_key.close()
@@ -105,6 +109,17 @@ def identify(settings: Settings) -> tuple[Settings, Mode]:
     mode = choose_mode(settings.identity, files_only=found.workload, is_file=os.path.isfile)
     node = settings.node._replace(credential_socket=found.credential, files_only_sds=found.workload)
     return settings._replace(node=node), mode
+
+
+def _first_key(begun: CsrChild | None, settings: Settings, mode: Mode) -> CsrChild | None:
+    """Return the child that makes the first key, now told for whom; none if none is needed."""
+    if begun is None:
+        return None
+    if not needs_certificate(mode, settings.identity, os.path.isfile):
+        begun.close()
+        return None
+    begun.tell(settings.identity.key)
+    return begun
 
 
 def import_frameworks() -> None:

@@ -8,7 +8,13 @@ from typing import Final, NamedTuple
 
 from agent.credentials import places
 from agent.credentials.places import IsFile, Root
-from agent.credentials.x509 import Certificate, certificates, read_certificate
+from agent.credentials.x509 import (
+    Certificate,
+    certificates,
+    pem_bodies,
+    read_certificate,
+    request_public_key,
+)
 from agent.errors import SecretError
 from agent.identity.bundle import join_chain
 from agent.identity.secret import PrivateKey
@@ -25,6 +31,8 @@ FIRST_WAIT_SECONDS: Final = 0.1
 WAIT_SPREAD: Final = 0.1
 #: Chain elements: at least a leaf, and the root as the last one.
 MIN_ELEMENTS: Final = 2
+REQUEST: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
+KEY_MARK: Final = b"PRIVATE KEY"
 
 
 class Csr(NamedTuple):
@@ -42,6 +50,28 @@ class Issued(NamedTuple):
     key: PrivateKey
     roots: bytes  #: PEM, as the CA sent them
     leaf: Certificate
+
+
+def read_csr(output: PrivateKey) -> Csr:
+    """Return what a child has made (process.py): a key, and the request after it.
+
+    Raises:
+        SecretError: it has failed; ends with what it said last, which is never a key.
+    """
+    at = output.find(REQUEST)
+    request = output[at:] if at >= 0 else b""
+    bodies = pem_bodies(request, b"CERTIFICATE REQUEST")
+    if not bodies:
+        # Not taken apart if there is a key in it: no exception's frame shall show any of that.
+        has_key = output.find(KEY_MARK) >= 0
+        lines = [] if has_key else output.decode(errors="replace").strip().splitlines()
+        said = lines[-1] if lines else "no output"
+        raise SecretError(f"cannot make key and CSR: {said}")
+    try:
+        public_key = request_public_key(bodies[0])
+    except ValueError as error:
+        raise SecretError(f"cannot read the CSR just made: {error}") from None
+    return Csr(PrivateKey(output[:at]), request.decode(), public_key)
 
 
 def write_csr_request(settings: AuthoritySettings, request: str) -> bytes:

@@ -45,8 +45,15 @@ COLUMNS: Final = 64
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
-def make_csr(settings: KeySettings) -> tuple[bytes, bytes]:
-    """Return a new private key and its certificate signing request, both PEM.
+def make_key(settings: KeySettings) -> Key:
+    """Return a new private key."""
+    if settings.elliptic:
+        return ec.generate_private_key(ec.SECP384R1() if settings.p384 else ec.SECP256R1())
+    return rsa.generate_private_key(EXPONENT, settings.rsa_bits)
+
+
+def write_csr(key: Key, settings: KeySettings) -> tuple[bytes, bytes]:
+    """Return a private key and its certificate signing request, both PEM.
 
     The only extension is the SPIFFE ID, critical, and the subject is one empty organisation: a
     control plane that passes requests on to another CA refuses anything more.
@@ -56,11 +63,6 @@ def make_csr(settings: KeySettings) -> tuple[bytes, bytes]:
     """
     if not settings.spiffe_id.isascii():
         raise ValueError(f"{settings.spiffe_id!r}: expected a SPIFFE ID in ASCII")
-    key: Key
-    if settings.elliptic:
-        key = ec.generate_private_key(ec.SECP384R1() if settings.p384 else ec.SECP256R1())
-    else:
-        key = rsa.generate_private_key(EXPONENT, settings.rsa_bits)
     style = PrivateFormat.PKCS8 if settings.pkcs8 else PrivateFormat.TraditionalOpenSSL
     return key.private_bytes(Encoding.PEM, style, NoEncryption()), _request(key, settings.spiffe_id)
 

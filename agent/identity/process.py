@@ -3,23 +3,31 @@
 The library it takes is 12 MB that no pod should carry for a moment's work twice a day. The key
 comes through a pipe: it is on no command line, in no environment and on no disk.
 
+The first child is a fork, begun before the agent imports anything else or knows what is wanted: a
+second processor is idle then, and Envoy is about to ask for the certificate. It makes the key that
+the environment asks for; for whom, it is told later. This is a guess, and may be a wrong one: the
+child makes another key then, or is ended. Renewals are no matter of milliseconds, and a process
+with gRPC in it cannot be forked: they have a Python of their own.
+
 Source: performance.md, recommended start sequence.
 """
 
-# asyncio is imported in the functions: the first child is started before the agent has it.
+# Imported before nearly everything else: what the first child does not need, functions import.
 # ruff: noqa: PLC0415
 
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from agent.credentials.x509 import pem_bodies, request_public_key
 from agent.errors import SecretError
-from agent.identity.authority import Csr
 from agent.identity.keys import KeySettings, write_words
-from agent.identity.secret import PrivateKey
+
+if TYPE_CHECKING:
+    from agent.identity.authority import Csr
+    from agent.identity.secret import PrivateKey
 
 CHILD_SECONDS: Final = 60.0
 #: Less than the agent's and Envoy's, which start meanwhile. With none less an agent on two cores
@@ -28,25 +36,43 @@ CHILD_SECONDS: Final = 60.0
 NICE: Final = 5
 CHUNK_BYTES: Final = 65536
 CHILD: Final = "from agent.identity.__main__ import run; run()"
-REQUEST: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
-KEY_MARK: Final = b"PRIVATE KEY"
+#: Who sets one of these has its certificate from elsewhere, and no need of a child.
+ELSEWHERE: Final = ("FILE_MOUNTED_CERTS", "AGENT_LOCAL_XDS")
 
 
 class CsrChild:
     """A child at work; whoever has it either takes its result or closes it."""
 
-    def __init__(self, pid: int, pipe: int) -> None:
-        self.pid = pid
-        self._pipe = pipe
-        self.pidfd = os.pidfd_open(pid)
+    def __init__(self, pid: int, answers: int, words: int | None = None) -> None:
+        """Take over a child and its pipes; raise OSError if no descriptor is left to watch it by.
 
-    async def result(self) -> Csr:
+        Args:
+            pid: its process id.
+            answers: the end of a pipe where it writes.
+            words: the end of a pipe from which it reads what is wanted; none if it knows.
+        """
+        self.pid = pid
+        self._answers = answers
+        self._words = words
+        self._pidfd = os.pidfd_open(pid)
+
+    def tell(self, settings: KeySettings) -> None:
+        """Tell a child that was begun what is wanted; one that has died shows in its result."""
+        assert self._words is not None  # noqa: S101 - of `begin`
+        with suppress(BrokenPipeError):
+            os.write(self._words, os.fsencode("\0".join(write_words(settings))))
+        os.close(self._words)
+        self._words = None
+
+    async def result(self) -> "Csr":
         """Return the key and the request once the child has ended.
 
         Raises:
             SecretError: it has failed, or takes too long.
         """
         import asyncio
+
+        from agent.identity.authority import read_csr
 
         try:
             async with asyncio.timeout(CHILD_SECONDS):
@@ -55,38 +81,86 @@ class CsrChild:
             raise SecretError(f"no key and CSR within {CHILD_SECONDS:g} seconds") from None
         finally:
             self.close()
-        return read_output(output)
+        return read_csr(output)
 
     def close(self) -> None:
         """End the child, and leave nothing of it."""
-        if self._pipe < 0:
+        if self._answers < 0:
             return
         with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         with suppress(ChildProcessError):  # somebody who reaps orphans came first
             os.waitpid(self.pid, 0)
-        os.close(self.pidfd)
-        os.close(self._pipe)
-        self._pipe = -1
+        os.close(self._pidfd)
+        os.close(self._answers)
+        self._answers = -1
+        if self._words is not None:
+            os.close(self._words)
 
-    async def _read(self) -> PrivateKey:
+    async def _read(self) -> "PrivateKey":
         """Return all that the child writes until its end."""
         import asyncio
 
+        from agent.identity.secret import PrivateKey
+
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
-        loop.add_reader(self._pipe, readable.set)
+        loop.add_reader(self._answers, readable.set)
         output = PrivateKey()
         try:
             while True:
                 await readable.wait()
                 readable.clear()
-                chunk = PrivateKey(os.read(self._pipe, CHUNK_BYTES))
+                chunk = PrivateKey(os.read(self._answers, CHUNK_BYTES))
                 if not chunk:
                     return output
                 output = PrivateKey(output + chunk)
         finally:
-            loop.remove_reader(self._pipe)
+            loop.remove_reader(self._answers)
+
+
+def begin(environ: Mapping[str, str]) -> CsrChild | None:
+    """Start a child that makes a key before it is known what is wanted; none if there can be none.
+
+    Only for a process that has no other thread.
+    """
+    if any(map(environ.get, ELSEWHERE)):
+        return None
+    opened: list[int] = []
+    pid = 0
+    try:
+        opened += os.pipe2(os.O_CLOEXEC)
+        opened += os.pipe2(os.O_CLOEXEC)
+        reads, words, answers, writes = opened
+        pid = os.fork()
+        if not pid:
+            _work_ahead(environ, reads, writes, (words, answers))
+        child = CsrChild(pid, answers, words)
+    except OSError:
+        _give_up(pid, opened)
+        return None
+    os.close(reads)
+    os.close(writes)
+    return child
+
+
+def _work_ahead(
+    environ: Mapping[str, str], reads: int, writes: int, others: tuple[int, ...]
+) -> None:
+    """Be the child that was begun; nothing of what the agent was about to do may follow."""
+    try:
+        os.nice(NICE)
+        for descriptor in others:
+            os.close(descriptor)
+        for stream in (1, 2):
+            os.dup2(writes, stream)
+        from agent.identity.__main__ import run_ahead
+
+        run_ahead(environ, reads)
+    except BaseException as error:  # noqa: BLE001 - as above
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+    finally:
+        os._exit(0)
 
 
 def spawn(settings: KeySettings) -> CsrChild:
@@ -95,16 +169,11 @@ def spawn(settings: KeySettings) -> CsrChild:
     Raises:
         SecretError: the system does not let us.
     """
-    try:
-        return _spawn(settings)
-    except OSError as error:
-        raise SecretError(f"cannot start {sys.executable}: {error.strerror}") from error
-
-
-def _spawn(settings: KeySettings) -> CsrChild:
-    ours, theirs = os.pipe2(os.O_CLOEXEC)
+    opened: list[int] = []
     pid = 0
     try:
+        opened += os.pipe2(os.O_CLOEXEC)
+        answers, writes = opened
         pid = os.posix_spawn(
             sys.executable,
             # -P: what lies in the working directory is no module of ours. -m would be 2 ms more.
@@ -112,53 +181,26 @@ def _spawn(settings: KeySettings) -> CsrChild:
             os.environ,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_DUP2, theirs, 1),
-                (os.POSIX_SPAWN_DUP2, theirs, 2),
+                (os.POSIX_SPAWN_DUP2, writes, 1),
+                (os.POSIX_SPAWN_DUP2, writes, 2),
             ],
             setsigmask=[],
         )
         with suppress(ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
-        return CsrChild(pid, ours)
-    except OSError:
-        os.close(ours)
-        if pid:  # it is there, but no descriptor is left to watch it by
-            os.kill(pid, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
-        raise
-    finally:
-        os.close(theirs)
+        child = CsrChild(pid, answers)
+    except OSError as error:
+        _give_up(pid, opened)
+        raise SecretError(f"cannot start {sys.executable}: {error.strerror}") from error
+    os.close(writes)
+    return child
 
 
-def spawn_early(settings: KeySettings) -> CsrChild | None:
-    """Start a child before anybody waits for it.
-
-    None if there can be no child: whoever waits for a certificate is told why.
-    """
-    try:
-        return spawn(settings)
-    except SecretError:
-        return None
-
-
-def read_output(output: PrivateKey) -> Csr:
-    """Return what a child has made: a key, and the request after it.
-
-    Raises:
-        SecretError: it has failed; ends with what it said last, which is never a key.
-    """
-    at = output.find(REQUEST)
-    request = output[at:] if at >= 0 else b""
-    bodies = pem_bodies(request, b"CERTIFICATE REQUEST")
-    if not bodies:
-        # Not taken apart if there is a key in it: no exception's frame shall show any of that.
-        has_key = output.find(KEY_MARK) >= 0
-        lines = [] if has_key else output.decode(errors="replace").strip().splitlines()
-        said = lines[-1] if lines else "no output"
-        raise SecretError(f"cannot make key and CSR: {said}")
-    try:
-        public_key = request_public_key(bodies[0])
-    except ValueError as error:
-        raise SecretError(f"cannot read the CSR just made: {error}") from None
-    return Csr(PrivateKey(output[:at]), request.decode(), public_key)
+def _give_up(pid: int, descriptors: list[int]) -> None:
+    """Leave nothing of a child that was, perhaps, started."""
+    for descriptor in descriptors:
+        os.close(descriptor)
+    if pid:
+        os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)

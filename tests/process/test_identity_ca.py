@@ -12,7 +12,7 @@ import pytest
 from agent.credentials.settings import TokenSettings
 from agent.errors import SecretError
 from agent.identity.client import CertificateAuthority
-from agent.identity.csr import make_csr
+from agent.identity.csr import make_key, write_csr
 from agent.identity.keys import KeySettings
 from agent.identity.secret import KeyPair, PrivateKey
 from agent.identity.settings import Address, AuthoritySettings
@@ -24,7 +24,8 @@ from tests.fakes.google import google
 AUTHORITY: Final = Authority("ca")
 ROOT: Final = Root()
 SPIFFE_ID: Final = "spiffe://cluster.local/ns/default/sa/hello"
-CSR: Final = make_csr(KeySettings(SPIFFE_ID, elliptic=True))[1].decode()
+ELLIPTIC: Final = KeySettings(SPIFFE_ID, elliptic=True)
+CSR: Final = write_csr(make_key(ELLIPTIC), ELLIPTIC)[1].decode()
 
 
 class Bench:

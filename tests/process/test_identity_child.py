@@ -2,22 +2,22 @@
 
 import asyncio
 import os
+import select
 import subprocess
 import sys
-import traceback
+from contextlib import suppress
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from agent.errors import SecretError
 from agent.identity.keys import KeySettings, read_words, write_words
-from agent.identity.process import read_output, spawn, spawn_early
-from agent.identity.secret import PrivateKey
+from agent.identity.process import begin, spawn
 from tests.fakes.limits import descriptors_left
 
 SPIFFE_ID = "spiffe://cluster.local/ns/default/sa/hello"
-BENT = b"-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n"
 ELLIPTIC = KeySettings(SPIFFE_ID, elliptic=True)
 
 
@@ -86,26 +86,6 @@ async def test_who_stops_waiting_ends_the_child() -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
-    [
-        (b"", "no output"),
-        (b"Traceback\n  line\nImportError: no such module\n", "ImportError: no such module"),
-        (b"-----BEGIN EC PRIVATE KEY-----\nhush\n", "no output"),
-        (b"-----BEGIN EC PRIVATE KEY-----\nhush\n" + BENT, "cannot read"),
-        (b"-----BEGIN EC PRIVATE KEY-----\nhush\n" + BENT[:-20], "no output"),
-        (BENT, "cannot read"),
-    ],
-)
-def test_an_incomplete_output_never_shows_a_key(output: bytes, said: str) -> None:
-    with pytest.raises(SecretError, match=said) as caught:
-        read_output(PrivateKey(output))
-
-    frames = [frame.f_locals for frame, _ in traceback.walk_tb(caught.tb)]
-    assert "hush" not in str(caught.value)
-    assert "hush" not in repr(frames[1:])  # the first is this one
-
-
-@pytest.mark.parametrize(
     "settings",
     [
         KeySettings(SPIFFE_ID),
@@ -130,13 +110,140 @@ def test_the_agent_itself_never_loads_the_library() -> None:
 
 
 async def test_a_child_leaves_what_is_urgent_its_time() -> None:
-    child = spawn_early(ELLIPTIC)
+    child = spawn(KeySettings(SPIFFE_ID, rsa_bits=4096))
 
-    assert child
     assert os.getpriority(os.PRIO_PROCESS, child.pid) == os.nice(0) + 5
-    assert (await child.result()).request
+    child.close()
 
 
-def test_where_there_can_be_no_child_nobody_waits_for_one() -> None:
-    with descriptors_left(0):
-        assert spawn_early(ELLIPTIC) is None
+#: What an agent does: a child is begun first, and told later, if at all.
+AGENT = """
+import asyncio, os, sys
+from agent.identity.process import begin
+child = begin(os.environ)
+from agent.identity.keys import read_words
+from agent.errors import SecretError
+
+async def main():
+    try:
+        csr = await child.result()
+    except SecretError as error:
+        print(error)
+    else:
+        sys.stdout.write(bytes(csr.key).decode() + csr.request)
+
+if child and sys.argv[1:]:
+    child.tell(read_words(sys.argv[1:]))
+    asyncio.run(main())
+elif child:
+    child.close()
+try:
+    os.waitpid(-1, 0)
+except ChildProcessError:
+    print("nobody left" if child else "nobody begun")
+"""
+
+
+def agent(wanted: KeySettings | None, **environ: str) -> str:
+    """Return what such an agent says."""
+    words = write_words(wanted) if wanted else []
+    done = subprocess.run(
+        [sys.executable, "-c", AGENT, *words],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("environ", "wanted", "size"),
+    [
+        ({}, KeySettings(SPIFFE_ID), 2048),
+        ({"ECC_SIGNATURE_ALGORITHM": "ECDSA"}, ELLIPTIC._replace(pkcs8=True), 256),
+        ({"ECC_SIGNATURE_ALGORITHM": "ECDSA", "ECC_CURVE": "P384"}, ELLIPTIC, 256),
+        ({}, ELLIPTIC._replace(p384=True), 384),
+        ({"ECC_SIGNATURE_ALGORITHM": "ECDSA"}, KeySettings(SPIFFE_ID, rsa_bits=3072), 3072),
+    ],
+)
+def test_a_child_that_was_begun_makes_what_it_is_told(
+    environ: dict[str, str], wanted: KeySettings, size: int
+) -> None:
+    """Whatever the environment had it begin with."""
+    said = agent(wanted, **environ)
+
+    key, request, rest = said.partition("-----BEGIN CERTIFICATE REQUEST-----")
+    csr = x509.load_pem_x509_csr((request + rest).encode())
+    loaded = serialization.load_pem_private_key(key.encode(), None)
+    assert isinstance(loaded, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey)
+    assert loaded.key_size == size
+    assert loaded.public_key() == csr.public_key()
+    (extension,) = csr.extensions
+    assert isinstance(extension.value, x509.SubjectAlternativeName)
+    assert extension.value.get_values_for_type(x509.UniformResourceIdentifier) == [SPIFFE_ID]
+    assert key.startswith("-----BEGIN PRIVATE KEY") == wanted.pkcs8
+    assert said.endswith("nobody left\n")
+
+
+def test_a_child_that_was_begun_ends_if_nothing_is_wanted() -> None:
+    assert agent(None) == "nobody left\n"
+
+
+@pytest.mark.parametrize("name", ["FILE_MOUNTED_CERTS", "AGENT_LOCAL_XDS"])
+def test_whose_certificates_are_from_elsewhere_begins_no_child(name: str) -> None:
+    assert agent(None, **{name: "true"}) == "nobody begun\n"
+
+
+def test_what_a_child_that_was_begun_says_at_last_is_the_reason() -> None:
+    said = agent(ELLIPTIC._replace(spiffe_id="spiffe://ä"), ECC_SIGNATURE_ALGORITHM="ECDSA")
+
+    assert said.startswith("cannot make key and CSR: 'spiffe://ä': expected a SPIFFE ID in ASCII\n")
+
+
+def test_a_child_that_cannot_begin_says_so_when_asked() -> None:
+    """The agent itself will end because of this variable; another reason may come some day."""
+    said = agent(KeySettings(SPIFFE_ID), WORKLOAD_RSA_KEY_SIZE="1000000")
+
+    assert said.startswith("cannot make key and CSR: no output\n")
+
+
+@pytest.mark.parametrize("left", range(5))
+def test_without_descriptors_none_is_begun(left: int) -> None:
+    """Five are taken: two pipes, and what watches the child."""
+    with descriptors_left(left):
+        assert begin({}) is None
+
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_child_whose_agent_is_killed_ends_by_itself() -> None:
+    """It reads that nobody will tell it anything."""
+    code = (
+        "import os; from agent.identity.process import begin\n"
+        "print(begin({}).pid, flush=True); os.kill(os.getpid(), 9)"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+
+    with suppress(ProcessLookupError):
+        pidfd = os.pidfd_open(int(killed.stdout))
+        ended, _, _ = select.select([pidfd], [], [], 30)
+        os.close(pidfd)
+        assert ended
+
+
+def test_the_child_does_without_what_it_does_not_need() -> None:
+    """Nearly half of its time would be spent on OpenSSH's formats, and what they import."""
+    code = (
+        "import sys, agent.identity.__main__ as child\n"
+        "wanted = child.read_words(['ec', '256', 'pkcs8', 'spiffe://a'])\n"
+        "child.write_csr(child.make_key(wanted), wanted)\n"
+        "print('inspect' in sys.modules)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "False\n"

@@ -1,6 +1,7 @@
 """What is asked of the CA and taken from it. Source: xds-identity-dns.md section 6; 11.3."""
 
 import time
+import traceback
 from typing import Final
 
 import pytest
@@ -13,13 +14,13 @@ from agent.identity.authority import (
     Issued,
     choose_root,
     read_chain,
+    read_csr,
     take_issued,
     wait_seconds,
     write_csr_request,
 )
-from agent.identity.csr import make_csr
+from agent.identity.csr import make_key, write_csr
 from agent.identity.keys import KeySettings
-from agent.identity.process import read_output
 from agent.identity.secret import PrivateKey
 from agent.identity.settings import AuthoritySettings
 from tests.fakes.ca import REQUEST, RESPONSE, Root
@@ -30,7 +31,14 @@ SPIFFE_ID: Final = "spiffe://cluster.local/ns/default/sa/hello"
 NAMES: Final = (x509.UniformResourceIdentifier(SPIFFE_ID),)
 PLAIN: Final = AuthoritySettings(())
 ELLIPTIC: Final = KeySettings(SPIFFE_ID, elliptic=True)
-CSR: Final = read_output(PrivateKey(b"".join(make_csr(ELLIPTIC))))
+BENT: Final = b"-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n"
+
+
+def make_csr() -> Csr:
+    return read_csr(PrivateKey(b"".join(write_csr(make_key(ELLIPTIC), ELLIPTIC))))
+
+
+CSR: Final = make_csr()
 
 
 def sign(csr: Csr = CSR, **how: float) -> str:
@@ -40,6 +48,26 @@ def sign(csr: Csr = CSR, **how: float) -> str:
 
 def take(*chain: str, has_valid: bool = False) -> Issued:
     return take_issued(CSR, chain, now=time.time(), has_valid=has_valid)
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (b"", "no output"),
+        (b"Traceback\n  line\nImportError: no such module\n", "ImportError: no such module"),
+        (b"-----BEGIN EC PRIVATE KEY-----\nhush\n", "no output"),
+        (b"-----BEGIN EC PRIVATE KEY-----\nhush\n" + BENT, "cannot read"),
+        (b"-----BEGIN EC PRIVATE KEY-----\nhush\n" + BENT[:-20], "no output"),
+        (BENT, "cannot read"),
+    ],
+)
+def test_an_incomplete_output_never_shows_a_key(output: bytes, said: str) -> None:
+    with pytest.raises(SecretError, match=said) as caught:
+        read_csr(PrivateKey(output))
+
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(caught.tb)]
+    assert "hush" not in str(caught.value)
+    assert "hush" not in repr(frames[1:])  # the first is this one
 
 
 def test_a_request_says_what_for_how_long_and_by_whom() -> None:
@@ -80,7 +108,7 @@ def test_a_good_answer_is_taken() -> None:
         ((sign(),), "invalid empty CertChain"),
         (("nonsense", ROOT.pem), "cannot be read"),
         ((ROOT.pem, sign()), "wrong key, or a chain that does not begin with the leaf"),
-        ((sign(read_output(PrivateKey(b"".join(make_csr(ELLIPTIC))))), ROOT.pem),
+        ((sign(make_csr()), ROOT.pem),
          "not for the key it was asked for"),
         ((sign(seconds=-5), ROOT.pem), "issued a certificate that expired"),
         ((sign(), "nonsense"), "no root certificate"),

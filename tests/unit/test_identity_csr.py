@@ -6,10 +6,14 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from agent.identity.csr import make_csr
+from agent.identity.csr import make_key, write_csr
 from agent.identity.keys import KeySettings
 
 SPIFFE_ID = "spiffe://cluster.local/ns/default/sa/hello"
+
+
+def make_csr(settings: KeySettings) -> tuple[bytes, bytes]:
+    return write_csr(make_key(settings), settings)
 
 
 @pytest.mark.parametrize(
