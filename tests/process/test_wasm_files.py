@@ -2,7 +2,7 @@
 
 import io
 import os
-import threading
+import subprocess
 import time
 from pathlib import Path
 
@@ -58,20 +58,17 @@ def test_what_another_agent_is_writing_stays(tmp_path: Path) -> None:
 
 def test_a_module_is_stored_though_its_directory_goes_meanwhile(tmp_path: Path) -> None:
     """A purge removes directories that are empty, as a new one is."""
-    is_over = threading.Event()
-
-    def purge() -> None:
-        while not is_over.is_set():
-            remove(str(tmp_path), KEY, unused_seconds=0)
-
-    purging = threading.Thread(target=purge)
-    purging.start()
+    place = tmp_path / ONE
+    purging = subprocess.Popen(
+        ["sh", "-c", 'while true; do rmdir "$0"; done', str(place)], stderr=subprocess.DEVNULL
+    )
     try:
-        for _ in range(200):
+        for _ in range(100):
             store(io.BytesIO(MODULE), str(tmp_path / KEY.path))
+            (tmp_path / KEY.path).unlink()
     finally:
-        is_over.set()
-        purging.join()
+        purging.kill()
+        purging.wait()
 
 
 def test_a_directory_that_is_missing_is_not_made(tmp_path: Path) -> None:

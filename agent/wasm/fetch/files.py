@@ -53,7 +53,8 @@ def _make(directory: Path) -> tuple[int, str]:
     while True:
         with suppress(FileExistsError):
             directory.mkdir(mode=DIRECTORY_MODE)
-            directory.chmod(DIRECTORY_MODE)  # whatever the umask is
+            with suppress(FileNotFoundError):
+                directory.chmod(DIRECTORY_MODE)  # whatever the umask is
         with suppress(FileNotFoundError):  # purged meanwhile, as it was empty
             return tempfile.mkstemp(dir=directory, suffix=TEMPORARY)
 
