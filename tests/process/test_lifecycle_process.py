@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -168,30 +169,30 @@ def test_a_missing_tool_is_named(tmp_path: Path) -> None:
         spawn(sys.executable, [], {"PATH": str(tmp_path)})
 
 
-async def test_ports_that_are_taken_are_named_together() -> None:
-    async with (
-        await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as first,
-        await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as second,
-    ):
-        ports = [server.sockets[0].getsockname()[1] for server in (first, second)]
+def listening() -> tuple[socket.socket, int]:
+    """Return a server on all addresses, and its port: with nothing else on any of them.
 
-        with pytest.raises(SystemRefusedError) as caught:
-            check_ports(
-                {ports[0]: "inbound capture", ports[1]: "status"}, ipv6=True, patience_seconds=0
-            )
+    A port that is free on one address may have a connection in TIME_WAIT on another.
+    """
+    server = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    return server, server.getsockname()[1]
 
-    assert f"port {ports[0]} (inbound capture), {ports[1]} (status) is in use" in str(caught.value)
-    check_ports({ports[0]: "inbound capture"}, ipv6=True)
+
+def test_ports_that_are_taken_are_named_together() -> None:
+    (first, inbound), (second, status) = listening(), listening()
+    with first, second, pytest.raises(SystemRefusedError) as caught:
+        check_ports({inbound: "inbound capture", status: "status"}, ipv6=True, patience_seconds=0)
+
+    assert f"port {inbound} (inbound capture), {status} (status) is in use" in str(caught.value)
+    check_ports({inbound: "inbound capture"}, ipv6=True)
 
 
 async def test_a_port_that_is_about_to_be_free_is_waited_for() -> None:
     """The Envoy of an agent that was killed may be dying still."""
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
+    server, port = listening()
     checking = asyncio.create_task(asyncio.to_thread(check_ports, {port: "admin"}, ipv6=False))
     await asyncio.sleep(0)
 
     server.close()
-    await server.wait_closed()
 
     await checking
