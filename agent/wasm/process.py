@@ -24,6 +24,7 @@ GRACE_SECONDS: Final = 30.0
 #: Of one outcome: an extension.
 LINE_BYTES: Final = 64 << 20
 FAILED: Final = "fetch_failure"
+DIED: Final = Refused("the fetching process has died", FAILED)
 
 #: Runs something to its end, whoever waits for it: a task group's `create_task`.
 Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
@@ -55,19 +56,24 @@ class Fetching:
             self._idle.cancel()
         self._asked += 1
         try:
-            child = await self._running()
-            try:
-                async with asyncio.timeout(max(seconds, 0.0) + self._grace_seconds):
-                    return await child.ask(order)
-            except TimeoutError:
-                child.kill()
-                return Refused("the fetching process hangs", FAILED)
+            async with asyncio.timeout(max(seconds, 0.0) + self._grace_seconds):
+                outcome = await self._ask(order)
+                # It is another order that a process dies of, unless it happens twice.
+                return await self._ask(order) if outcome == DIED else outcome
+        except TimeoutError:
+            if self._child:
+                self._child.kill()
+            return Refused("the fetching process hangs", FAILED)
         except OSError as error:
             return Refused(f"no fetching process: {error.strerror}".lower(), FAILED)
         finally:
             self._asked -= 1
             if not self._asked:
                 self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._retire)
+
+    async def _ask(self, order: Order) -> Outcome:
+        child = await self._running()
+        return await child.ask(order)
 
     @property
     def pid(self) -> int | None:
@@ -150,7 +156,7 @@ class _Child:
             self._writer.transport.abort()
             self._reap()
             for number in list(self._waiting):
-                self._settle(number, Refused("the fetching process has died", FAILED))
+                self._settle(number, DIED)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):  # somebody who reaps orphans came first
