@@ -61,7 +61,7 @@ class Application:
             tls.load_cert_chain(Path(__file__).with_name("tls.pem"))
             tls.set_alpn_protocols(["h2", "http/1.1"])
         self.servers[port] = await asyncio.start_server(
-            self.serve, "0.0.0.0", port, ssl=tls, reuse_port=True, backlog=1024
+            self.serve, None, port, ssl=tls, reuse_port=True, backlog=1024
         )
 
     async def toggle(self) -> None:

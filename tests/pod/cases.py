@@ -17,10 +17,20 @@ from tests.pod.objects import Workload, parse_workload
 HERE: Final = Path(__file__).parent
 #: Only a conformance run has it beside the tree.
 REFERENCE: Final = HERE.parents[2] / "shared/data/injected-pods"
-#: Of our manifests, what cases are named after: the second pod is none.
-OWN: Final = ("hold", "gateway", "everything", "tproxy", "work", "work-classic")
+#: Of our manifests, what cases are named after: the second pod is none. Behind "-ip" are the
+#: versions of IP that its pods have, if not IPv4 alone.
+OWN: Final = (
+    "hold",
+    "gateway",
+    "everything",
+    "everything-ip6",
+    "tproxy",
+    "tproxy-ip64",
+    "work",
+    "work-classic",
+)
 #: Of these, what the reference has nothing like.
-OWN_ALONE: Final = ("hold", "everything", "work-classic")
+OWN_ALONE: Final = ("hold", "everything", "everything-ip6", "tproxy-ip64", "work-classic")
 #: Those of the reference that differ from the others most; the others run with a built image.
 #: The longest ones come first, here and above: two drains of 5 seconds.
 DISTINCT: Final = (
@@ -83,6 +93,12 @@ def chosen() -> list[str]:
     return [*OWN_ALONE, *DISTINCT]
 
 
+def split(name: str) -> tuple[str, str]:
+    """Return what a case is named after, and the versions of IP that its pods have."""
+    stem, _, suffix = name.removesuffix(INJECTED).rpartition("-ip")
+    return (stem, suffix) if stem else (suffix, "4")
+
+
 def is_job(name: str) -> bool:
     """Return whether a case is one of work that ends."""
     return name.startswith(("job", "work"))
@@ -106,14 +122,14 @@ def make_cases(names: Iterable[str]) -> tuple[dict[str, Case], Workload]:
         elif file.exists():
             workload = parse_manifests(file.read_text())[0]
         else:
-            workload = ours[name]
+            workload = ours[split(name)[0]]
         found[name] = case(number, name, workload)
     return found, ours["peer"]
 
 
 def case(number: int, name: str, workload: Workload) -> Case:
     """Return a case with a service and an address of its own."""
-    stem = name.removesuffix(INJECTED)
+    stem, versions = split(name)
     service = Service(
         name,
         f"10.96.1.{number}",
@@ -121,8 +137,9 @@ def case(number: int, name: str, workload: Workload) -> Case:
         TARGETS.get(stem, 80),
         speaks_http=stem != "multi-container",
         is_plain=is_gateway(name),
+        versions=versions,
     )
-    wishes = Wishes(services=(name,))
+    wishes = Wishes(services=(name,), versions=versions)
     if is_job(name):
         ends = {"JOB_ENDS_SIDECAR": "1"} if name.endswith("classic") else {}
         wishes = wishes._replace(environ={"JOB_URL": f"http://{PEER.host}/", **ends})

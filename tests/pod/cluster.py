@@ -24,7 +24,7 @@ from tests.pod.image import APPLICATION, PREFIX, Image
 from tests.pod.istiod import Istiod, Tokens, serving
 from tests.pod.kubelet import Kubelet, running
 from tests.pod.mesh import Mesh, Service
-from tests.pod.node import NAME, RESOURCES, Node
+from tests.pod.node import ADDRESSES, NAME, RESOURCES, Node
 from tests.pod.objects import Container, Workload, application_ports, parse_security
 from tests.pod.volumes import Sources
 
@@ -44,6 +44,7 @@ class Wishes(NamedTuple):
     """What a test wants of a pod beyond its manifest."""
 
     services: tuple[str, ...] = ()  #: that it is behind
+    versions: str = "4"  #: of IP, its main one first
     ports: Mapping[str, Mapping[int, str]] = {}  #: more of them to serve, by container
     environ: Mapping[str, str] = {}  #: of the stand-in
 
@@ -110,9 +111,10 @@ class Cluster:
         services = tuple(
             service._replace(
                 endpoints=tuple(
-                    pod.ip
+                    ip
                     for pod in self._pods
                     if service.name in pod.wishes.services and pod.kubelet.is_endpoint
+                    for ip in pod.placed.ips
                 )
             )
             for service in self.services.values()
@@ -128,27 +130,31 @@ class Cluster:
         name = workload.name if workload.kind == "Pod" else f"{workload.name}-{number}"
         directory = self.directory / f"{number}-{workload.name}"
         directory.mkdir()
-        async with self.node.sandbox(workload.sysctls) as sandbox:
+        async with self.node.sandbox(workload.sysctls, wishes.versions) as sandbox:
+            ip, other_ip = (*sandbox.ips, "")[:2]
+            node_ip, other_node_ip = (*(ADDRESSES[v] for v in wishes.versions), "")[:2]
             placed = Placed(
                 name=name,
                 uid=str(uuid.uuid4()),
                 workload=workload,
-                ip=sandbox.ip,
+                ip=ip,
                 node_name=NAME,
-                node_ip=self.node.address,
+                node_ip=node_ip,
                 node_resources=RESOURCES,
+                other_ip=other_ip,
+                other_node_ip=other_node_ip,
             )
             sources = Sources(self.config_maps, self.secrets, self.istiod.tokens.make)
             runtime = PodRuntime(
                 placed,
                 sandbox.inside.holder,
-                self.node.address,
+                node_ip,
                 lambda container: self._image(workload, container, wishes),
                 directory,
                 make_volumes(placed, sources, directory / "volumes"),
             )
             await self._capture(workload, runtime)
-            kubelet = Kubelet(workload, sandbox.ip, runtime, self._push)
+            kubelet = Kubelet(workload, ip, runtime, self._push)
             made = Pod(placed, kubelet, directory, wishes)
             self._pods.append(made)
             try:
@@ -197,9 +203,10 @@ def cni_arguments(annotations: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-def names(services: Sequence[Service], istiod: str) -> dict[str, str]:
+def names(services: Sequence[Service]) -> dict[str, Sequence[str]]:
     """Return what the nameserver knows."""
-    known = {each.host: each.address for each in services}
+    istiod = tuple(ADDRESSES.values())
+    known = {each.host: each.addresses for each in services}
     return {f"{ISTIOD}.cluster.local": istiod, f"{OTHER_ISTIOD}": istiod, **known}
 
 
@@ -221,8 +228,8 @@ async def cluster(made: Node, services: Sequence[Service]) -> AsyncIterator[Clus
         istiod = Istiod(Root(), Tokens())
         found = Cluster(made, istiod, directory)
         async with (
-            serving(istiod, made.address, ISTIOD_PORTS),
-            cluster_dns(made.address, names(services, made.address)) as found.dns,
+            serving(istiod, ISTIOD_PORTS, ADDRESSES["4"], f"[{ADDRESSES['6']}]"),
+            cluster_dns(names(services), *ADDRESSES.values()) as found.dns,
         ):
             found.serve(*services)
             yield found

@@ -219,7 +219,7 @@ class Istiod:
             kind: {name: _pack(kind, json.dumps(each)) for name, each in by_name.items()}
             for kind, by_name in resources(self.mesh, proxy).items()
         }
-        table = (kubernetes(s.name, s.namespace, s.address) for s in self.mesh.services)
+        table = (kubernetes(s.name, s.namespace, *s.addresses) for s in self.mesh.services)
         names = Packed(type_url=NAME_TABLE, value=serialised(table))
         return {**made, NAME_TABLE: {"": names}}
 
@@ -330,15 +330,17 @@ def _pack(kind: str, resource: str) -> Packed:
 def read_node(node: Node) -> Proxy:
     """Return an Envoy by its node: `kind~ip~pod.namespace~domain`, and its metadata."""
     kind, ip, pod, _ = node.id.split("~")
-    mode = node.metadata.fields["INTERCEPTION_MODE"].string_value
-    return Proxy(kind, ip, pod.partition(".")[2], is_transparent=mode == "TPROXY")
+    metadata = node.metadata.fields
+    ips = tuple((metadata["INSTANCE_IPS"].string_value or ip).split(","))
+    is_transparent = metadata["INTERCEPTION_MODE"].string_value == "TPROXY"
+    return Proxy(kind, ips, pod.partition(".")[2], is_transparent=is_transparent)
 
 
 @contextlib.asynccontextmanager
 async def serving(
-    istiod: Istiod, address: str, hosts: Mapping[int, str]
+    istiod: Istiod, hosts: Mapping[int, str], *addresses: str
 ) -> AsyncIterator[list[int]]:
-    """Serve on ports of an address, by TLS under a name for each; yield the ports."""
+    """Serve on ports of addresses, by TLS under a name for each; yield the ports."""
     server = grpc.aio.server()
     server.add_generic_rpc_handlers(istiod.handlers())
     ports = []
@@ -351,7 +353,7 @@ async def serving(
             serialization.NoEncryption(),
         )
         secured = grpc.ssl_server_credentials([(private, certificate.encode())])
-        ports.append(server.add_secure_port(f"{address}:{port}", secured))
+        ports += [server.add_secure_port(f"{each}:{port}", secured) for each in addresses]
     await server.start()
     try:
         yield ports

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 
+from agent.demo.addresses import url
 from agent.demo.observe import Reply
 from tests.pod.cluster import PYTHON, Cluster, Pod, Wishes
 from tests.pod.image import APPLICATION
@@ -25,7 +26,7 @@ HTTP_LOAD: Final = ("fresh=15", "kept=20", "http2=15")
 TCP_LOAD: Final = ("fresh=30",)
 STATUS_PORT: Final = 15020
 #: Where requests of all others go, and where those go that nobody captures.
-PEER = Service("peer", "10.96.0.10", 80, 80, namespace="peers")
+PEER = Service("peer", "10.96.0.10", 80, 80, namespace="peers", versions="46")
 PLAIN_PEER = Service(
     "peer-plain", "10.96.0.11", 8081, 8081, namespace="peers", is_plain=True, lets_plain_in=True
 )
@@ -70,7 +71,7 @@ class Life:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.peer_ip = ""
+        self.peer_ips: tuple[str, ...] = ()
         self.inbound: Reply | None = None  #: the peer's, from the pod
         self.outbound: Reply | None = None  #: the pod's, from the peer
         self.stranger: Verdict | None = None  #: to whom asks from the node without mutual TLS
@@ -121,7 +122,7 @@ class Load:
 async def loading(peer: Pod, service: Service) -> AsyncIterator[Load]:
     """Have the peer ask a service."""
     rates = HTTP_LOAD if service.speaks_http else TCP_LOAD
-    argv = (PYTHON, f"{APPLICATION}/load.py", service.address, str(service.port), *rates)
+    argv = (PYTHON, f"{APPLICATION}/load.py", service.addresses[0], str(service.port), *rates)
     program = await peer.process("peer").spawn(argv, stdin=asyncio.subprocess.PIPE)
     try:
         load = Load(program)
@@ -137,7 +138,7 @@ async def loading(peer: Pod, service: Service) -> AsyncIterator[Load]:
 async def live(cluster: Cluster, case: Case, peer: Pod) -> Life:
     """Have a pod serve, and be replaced by another one; return what was seen."""
     life = Life(case)
-    life.peer_ip = peer.ip
+    life.peer_ips = peer.placed.ips
     service = case.service
     async with cluster.pod(case.workload, case.wishes) as old:
         await old.kubelet.ready(PATIENCE_SECONDS)
@@ -239,7 +240,7 @@ async def scrape(pod: Pod) -> str:
     port, path = (annotations[f"prometheus.io/{name}"] for name in ("port", "path"))
     async with (
         aiohttp.ClientSession() as session,
-        session.get(f"http://{pod.ip}:{port}{path}") as reply,
+        session.get(url(pod.ip, int(port), path)) as reply,
     ):
         assert reply.status == 200
         return await reply.text()

@@ -4,7 +4,8 @@ Mutual TLS everywhere, and nothing else let in, but for ports that say otherwise
 an address of its own, which only Envoys know: what reaches it went through one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
 from tests.envoy.identity_envoy import secret
@@ -21,8 +22,10 @@ TLS: Final = f"{PREFIX}.extensions.transport_sockets.tls.v3"
 OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 TRUST_DOMAIN: Final = "cluster.local"
 INBOUND_PORT, OUTBOUND_PORT = 15006, 15001
-#: Where Envoy's connections to the application come from. Source: traffic-capture.md section 6.2.
-PASSTHROUGH_SOURCE: Final = "127.0.0.6"
+#: By IP version: where Envoy's connections to the application come from, and all there are.
+#: Source: traffic-capture.md section 6.2.
+PASSTHROUGH_SOURCES: Final = {4: "127.0.0.6", 6: "::6"}
+WILDCARDS: Final = {4: "0.0.0.0", 6: "::"}
 ORIGINAL_DST: Final = {"type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED"}
 
 
@@ -30,18 +33,25 @@ class Service(NamedTuple):
     """A service with one port."""
 
     name: str
-    address: str  #: its own
+    address: str  #: its own, of IPv4
     port: int
     target_port: int
     speaks_http: bool = True
     is_plain: bool = False  #: clients come without mutual TLS
     lets_plain_in: bool = False  #: and sidecars of it let them
     namespace: str = "default"
+    versions: str = "4"  #: of IP: those of its pods, and of its own addresses
     endpoints: tuple[str, ...] = ()  #: addresses of ready pods
 
     @property
     def host(self) -> str:
         return f"{self.name}.{self.namespace}.svc.cluster.local"
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Return its own addresses; that of IPv6 ends like the other one."""
+        own = {"4": self.address, "6": str(ip_address(f"fd00:96::{self.address}"))}
+        return tuple(own[version] for version in self.versions)
 
     @property
     def cluster(self) -> str:
@@ -52,9 +62,19 @@ class Proxy(NamedTuple):
     """An Envoy, by what its node says."""
 
     kind: str  #: "sidecar" or "router"
-    ip: str
+    ips: tuple[str, ...]
     namespace: str
     is_transparent: bool = False  #: interception mode TPROXY
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """Return the IP versions that it has, its main one first."""
+        return tuple(dict.fromkeys(ip_address(each).version for each in self.ips))
+
+    def usable(self, addresses: Iterable[str]) -> list[str]:
+        """Return those of the addresses that are of its IP versions, its main one first."""
+        found = [each for each in addresses if ip_address(each).version in self.versions]
+        return sorted(found, key=lambda each: self.versions.index(ip_address(each).version))
 
 
 class Mesh(NamedTuple):
@@ -72,17 +92,18 @@ Resources = Mapping[str, Mapping[str, Json]]
 def resources(mesh: Mesh, proxy: Proxy) -> Resources:
     """Return what an Envoy is to have, by type URL and name."""
     clusters = [_outbound_cluster(service) for service in mesh.services]
-    own = _gateway(mesh) if proxy.kind == "router" else list(_sidecar(mesh, proxy))
-    assignments = [_assignment(service) for service in mesh.services]
+    own = _gateway(mesh, proxy) if proxy.kind == "router" else list(_sidecar(mesh, proxy))
+    assignments = [_assignment(service, proxy) for service in mesh.services]
     return {
-        CLUSTER: {each["name"]: each for each in (*clusters, *_passthrough())},
+        CLUSTER: {each["name"]: each for each in (*clusters, *_passthrough(proxy))},
         LISTENER: {each["name"]: each for each in own},
         ENDPOINTS: {each["cluster_name"]: each for each in assignments},
     }
 
 
-def _passthrough() -> Iterator[Json]:
-    bind = {"source_address": {"address": PASSTHROUGH_SOURCE, "port_value": 0}}
+def _passthrough(proxy: Proxy) -> Iterator[Json]:
+    first, *more = ({"address": PASSTHROUGH_SOURCES[v], "port_value": 0} for v in proxy.versions)
+    bind = {"source_address": first, "extra_source_addresses": [{"address": each} for each in more]}
     yield {"name": "PassthroughCluster", "connect_timeout": "10s", **ORIGINAL_DST}
     yield {
         "name": "InboundPassthroughCluster",
@@ -121,9 +142,10 @@ def _outbound_cluster(service: Service) -> Json:
     return cluster
 
 
-def _assignment(service: Service) -> Json:
+def _assignment(service: Service, proxy: Proxy) -> Json:
     endpoints = [
-        {"endpoint": {"address": _address(ip, service.target_port)}} for ip in service.endpoints
+        {"endpoint": {"address": _address(ip, service.target_port)}}
+        for ip in proxy.usable(service.endpoints)
     ]
     return {"cluster_name": service.cluster, "endpoints": [{"lb_endpoints": endpoints}]}
 
@@ -131,17 +153,20 @@ def _assignment(service: Service) -> Json:
 def _sidecar(mesh: Mesh, proxy: Proxy) -> Iterator[Json]:
     yield {
         "name": "virtualOutbound",
-        "address": _address("0.0.0.0", OUTBOUND_PORT),
+        **_on(OUTBOUND_PORT, proxy.usable(WILDCARDS.values())),
         "use_original_dst": True,
         "filter_chains": [_tcp("PassthroughCluster")],
         "traffic_direction": "OUTBOUND",
         "transparent": proxy.is_transparent,
     }
     for service in mesh.services:
+        addresses = proxy.usable(service.addresses)
+        if not addresses:
+            continue
         chain = (_http if service.speaks_http else _tcp)(service.cluster)
         yield {
             "name": f"{service.address}_{service.port}",
-            "address": _address(service.address, service.port),
+            **_on(service.port, addresses),
             "bind_to_port": False,
             "filter_chains": [chain],
             "traffic_direction": "OUTBOUND",
@@ -173,7 +198,7 @@ def _virtual_inbound(mesh: Mesh, proxy: Proxy) -> Json:
         chains.append({"filter_chain_match": match, **_http(cluster)})
     return {
         "name": "virtualInbound",
-        "address": _address("0.0.0.0", INBOUND_PORT),
+        **_on(INBOUND_PORT, proxy.usable(WILDCARDS.values())),
         "filter_chains": chains,
         "listener_filters": [_listener_filter(name) for name in filters],
         "traffic_direction": "INBOUND",
@@ -191,12 +216,12 @@ def _listener_filter(name: str) -> Json:
     return {"name": f"envoy.filters.listener.{name}", "typed_config": {**config, **mark}}
 
 
-def _gateway(mesh: Mesh) -> list[Json]:
+def _gateway(mesh: Mesh, proxy: Proxy) -> list[Json]:
     behind = [each for each in mesh.services if each.name == mesh.behind_gateway]
     return [
         {
             "name": f"0.0.0.0_{mesh.gateway_port}",
-            "address": _address("0.0.0.0", mesh.gateway_port),
+            **_on(mesh.gateway_port, proxy.usable(WILDCARDS.values())),
             "filter_chains": [_http(each.cluster)],
             "traffic_direction": "OUTBOUND",
         }
@@ -250,6 +275,12 @@ def _tls(context: str, common: Json, **more: Any) -> Json:  # noqa: ANN401 - JSO
     }
     config = {"@type": f"{TLS}.{context}", "common_tls_context": common, **more}
     return {"name": "envoy.transport_sockets.tls", "typed_config": config}
+
+
+def _on(port: int, addresses: Iterable[str]) -> Json:
+    """Return where a listener listens."""
+    first, *more = (_address(each, port) for each in addresses)
+    return {"address": first, "additional_addresses": [{"address": each} for each in more]}
 
 
 def _address(ip: str, port: int) -> Json:

@@ -6,6 +6,7 @@ name, and nothing is left; see agent/demo/process.py.
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -13,10 +14,14 @@ from typing import Final, NamedTuple
 
 from pyroute2 import IPRoute
 
-from agent.demo.process import Namespace, entered, namespace
+from agent.demo.process import IFA_F_NODAD, Namespace, entered, namespace
 
 BRIDGE: Final = "cni0"
-ADDRESS: Final = "10.244.7.1"
+#: The node's addresses by IP version; those of its pods differ from them in the last number.
+ADDRESSES: Final = {"4": "10.244.7.1", "6": "fd00:7::1"}
+FAMILIES: Final = {"4": socket.AF_INET, "6": socket.AF_INET6}
+#: Their lengths, and flags of addresses.
+PREFIXES: Final = {"4": (24, 0), "6": (64, IFA_F_NODAD)}
 NAME: Final = "node"
 #: What the node has for pods that limit nothing.
 RESOURCES: Final = {"cpu": "4", "memory": "8Gi"}
@@ -26,7 +31,7 @@ class Sandbox(NamedTuple):
     """What the containers of a pod share."""
 
     inside: Namespace
-    ip: str
+    ips: tuple[str, ...]
 
 
 class Node:
@@ -34,48 +39,56 @@ class Node:
 
     def __init__(self, inside: Namespace, maker: ThreadPoolExecutor) -> None:
         self.inside = inside
-        self.address = ADDRESS
         self._numbers = count(2)
         #: pyroute2 wants a thread without an event loop, and a namespace dies with the thread that
         #: made it: one thread for all.
         self._maker = maker
 
     @contextlib.asynccontextmanager
-    async def sandbox(self, sysctls: Mapping[str, str]) -> AsyncIterator[Sandbox]:
-        """Make a pod's network; everything in it is killed afterwards."""
-        ip = f"{ADDRESS.rpartition('.')[0]}.{next(self._numbers)}"
+    async def sandbox(self, sysctls: Mapping[str, str], versions: str) -> AsyncIterator[Sandbox]:
+        """Make a pod's network; everything in it is killed afterwards.
+
+        Args:
+            sysctls: what is set in it, by name.
+            versions: of IP, those that the pod has, its main one first: "4", "6", "46" or "64".
+        """
         loop = asyncio.get_running_loop()
         stack = contextlib.ExitStack()
-        made = self._sandbox(ip, sysctls)
+        made = self._sandbox(next(self._numbers), versions, sysctls)
         try:
             yield await loop.run_in_executor(self._maker, stack.enter_context, made)
         finally:
             await loop.run_in_executor(self._maker, stack.close)
 
     @contextlib.contextmanager
-    def _sandbox(self, ip: str, sysctls: Mapping[str, str]) -> Iterator[Sandbox]:
+    def _sandbox(self, number: int, versions: str, sysctls: Mapping[str, str]) -> Iterator[Sandbox]:
+        ips = {each: f"{ADDRESSES[each][:-1]}{number}" for each in versions}
         with namespace() as inside:
-            self._connect(inside, ip, f"veth{ip.rpartition('.')[2]}")
+            self._connect(inside, ips, f"veth{number}")
             for name, value in sysctls.items():
                 done = inside.run(["tee", f"/proc/sys/{name.replace('.', '/')}"], text=value)
                 assert done.returncode == 0, done.stderr
-            yield Sandbox(inside, ip)
+            yield Sandbox(inside, tuple(ips.values()))
 
-    def _connect(self, pod: Namespace, ip: str, interface: str) -> None:
+    def _connect(self, pod: Namespace, ips: Mapping[str, str], interface: str) -> None:
         with self.inside.netlink() as here, pod.netlink() as there:
             peer = {"ifname": "eth0", "net_ns_pid": pod.holder}
             here.link("add", ifname=interface, kind="veth", peer=peer)
             (bridge,) = here.link_lookup(ifname=BRIDGE)
             (near,) = here.link_lookup(ifname=interface)
             here.link("set", index=near, master=bridge, state="up")
-            _address(there, "eth0", ip)
-            there.route("add", dst="default", gateway=ADDRESS)
+            _address(there, "eth0", ips)
+            for version in ips:
+                family = FAMILIES[version]
+                there.route("add", family=family, dst="default", gateway=ADDRESSES[version])
 
 
-def _address(netlink: IPRoute, interface: str, ip: str) -> None:
+def _address(netlink: IPRoute, interface: str, ips: Mapping[str, str]) -> None:
     (index,) = netlink.link_lookup(ifname=interface)
     netlink.link("set", index=index, state="up")
-    netlink.addr("add", index=index, address=ip, prefixlen=24)
+    for version, ip in ips.items():
+        length, flags = PREFIXES[version]
+        netlink.addr("add", index=index, address=ip, prefixlen=length, flags=flags)
 
 
 @contextlib.contextmanager
@@ -87,6 +100,6 @@ def standing_on_a_node() -> Iterator[Node]:
     with namespace() as inside, entered(inside.holder):
         with inside.netlink() as netlink:
             netlink.link("add", ifname=BRIDGE, kind="bridge")
-            _address(netlink, BRIDGE, ADDRESS)
+            _address(netlink, BRIDGE, ADDRESSES)
         with ThreadPoolExecutor(1) as maker:
             yield Node(inside, maker)

@@ -58,7 +58,8 @@ async def _ask(handler: Handler, ip: str, run: Run) -> Verdict:
 
 async def _ask_http(handler: HttpGet, ip: str) -> Verdict:
     headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Connection": "close"}
-    url = f"{handler.scheme.lower()}://{ip}:{handler.port}/{handler.path.lstrip('/')}"
+    host = f"[{ip}]" if ":" in ip else ip
+    url = f"{handler.scheme.lower()}://{host}:{handler.port}/{handler.path.lstrip('/')}"
     connector = aiohttp.TCPConnector(ssl=False, force_close=True)  # certificates are not verified
     async with (
         aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout()) as session,

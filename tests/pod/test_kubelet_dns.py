@@ -6,7 +6,10 @@ import pytest
 
 from tests.pod.cluster_dns import answer
 
-NAMES = {"peer.peers.svc.cluster.local": "10.96.0.10"}
+NAMES = {
+    "peer.peers.svc.cluster.local": ["10.96.0.10"],
+    "both.peers.svc.cluster.local": ["10.96.0.11", "fd00:96::b", "fd00:96::c"],
+}
 
 
 @pytest.mark.parametrize(
@@ -14,6 +17,8 @@ NAMES = {"peer.peers.svc.cluster.local": "10.96.0.10"}
     [
         ("Peer.peers.svc.cluster.local.", "A", dns.rcode.NOERROR, ["10.96.0.10"]),
         ("peer.peers.svc.cluster.local.", "AAAA", dns.rcode.NOERROR, []),
+        ("both.peers.svc.cluster.local.", "A", dns.rcode.NOERROR, ["10.96.0.11"]),
+        ("both.peers.svc.cluster.local.", "AAAA", dns.rcode.NOERROR, ["fd00:96::b", "fd00:96::c"]),
         ("peer.", "A", dns.rcode.NXDOMAIN, []),
     ],
 )

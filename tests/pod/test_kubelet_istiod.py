@@ -81,7 +81,7 @@ async def connected() -> AsyncIterator[Client]:
     trusted = grpc.ssl_channel_credentials(istiod.root.pem.encode())
     options = [("grpc.ssl_target_name_override", HOST)]
     async with (
-        serving(istiod, "127.0.0.1", {0: HOST}) as (port,),
+        serving(istiod, {0: HOST}, "127.0.0.1") as (port,),
         grpc.aio.secure_channel(f"127.0.0.1:{port}", trusted, options) as channel,
     ):
         yield Client(istiod, channel)
@@ -185,8 +185,8 @@ async def test_what_an_envoy_refuses_and_who_it_wrongly_says_it_is_are_kept() ->
 def test_a_gateway_has_one_listener_and_a_transparent_sidecar_keeps_sources() -> None:
     mesh = Mesh((SERVICE,), behind_gateway="web")
 
-    gateway = resources(mesh, Proxy("router", "10.0.0.2", "shop"))
-    sidecar = resources(mesh, Proxy("sidecar", "10.0.0.2", "shop", is_transparent=True))
+    gateway = resources(mesh, Proxy("router", ("10.0.0.2",), "shop"))
+    sidecar = resources(mesh, Proxy("sidecar", ("10.0.0.2",), "shop", is_transparent=True))
 
     assert list(gateway[LISTENER]) == ["0.0.0.0_80"]
     inbound = sidecar[LISTENER]["virtualInbound"]
