@@ -4,13 +4,13 @@ Source: traffic-capture.md sections 1, 2, 3, 10 and 13.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from iptables import client, config, report, rules, run
+from iptables import client, config, record, report, rules, run
 from iptables.config import Actions, CaptureConfig, Settings
-from iptables.decide import Change, Plans
+from iptables.decide import Change, Plans, look_alikes_of
 from iptables.errors import CaptureError, ConfigError
 from iptables.flags import Parsed, UsageError, parse_flags, render_help
 from iptables.host import Account, HostFacts
@@ -175,7 +175,8 @@ def _facts(flags: Parsed, environ: Mapping[str, str]) -> HostFacts:
                 text = file.read()
         except OSError as error:
             problem = error.strerror or str(error)
-    return HostFacts(tuple(client.interface_addresses()), account, text, problem)
+    addresses, alias = client.addresses_and_alias()
+    return HostFacts(tuple(addresses), account, text, problem, alias)
 
 
 def _account(name: str) -> Account | None:
@@ -230,7 +231,8 @@ def _change(
     """Change the rules, and the routing that goes with them: all of it or nothing."""
     with lock.held(log):
         # Another run may have added or removed one until it was our turn.
-        now = facts._replace(addresses=tuple(client.interface_addresses()))
+        addresses, alias = client.addresses_and_alias()
+        now = facts._replace(addresses=tuple(addresses), loopback_alias=alias)
         _change_alone(plans, capture, actions, now, log)
 
 
@@ -242,27 +244,37 @@ def _change_alone(
     log: Log,
 ) -> None:
     """Do what `_change` does, while nobody else does."""
+    before = record.parse(facts.loopback_alias)
 
-    def around(
-        made: Sequence[Change], others: Sequence[tuple[Family, int]] = ()
-    ) -> AbstractContextManager[None]:
+    @contextmanager
+    def around(made: Sequence[Change], others: Sequence[tuple[Family, int]] = ()) -> Iterator[None]:
         installed = [(change.store.family, change.before) for change in made]
         marks = changes.marks(capture, installed, actions, others)
         wanted = changes.mark_changes(marks, routing.find(marks))
-        return routing.changed([*changes.address_changes(capture, facts, actions), *wanted], log)
+        wanted = [*changes.address_changes(capture, facts, actions), *wanted]
+        after = record.following(
+            before,
+            capture,
+            actions,
+            is_changed=bool(made),
+            has_look_alikes=any(map(look_alikes_of, made)),
+        )
+        with routing.noted(before, after, facts, log), routing.changed(wanted, log):
+            yield
 
     names = _names(plans)
     if not actions.native_nftables and not nftables.has_tables():
-        run.apply(plans, actions, capture.families, names, log, beside=run.Beside(around))
+        beside = run.Beside(around)
+        run.apply(plans, actions, capture.families, names, log, record=before, beside=beside)
         return
     from iptables.nft import run as native  # noqa: PLC0415 - few pods need it
 
     if actions.native_nftables:
-        native.apply(capture, actions, names, log, around)
+        native.apply(capture, actions, names, log, record=before, around=around)
         return
     others = native.marks()
     beside = run.Beside(lambda made: around(made, others), lambda: native.remove(log))
-    run.apply(plans, actions, capture.families, names, log, beside=beside)
+    run.apply(plans, actions, capture.families, names, log, record=before, beside=beside)
 
 
 def _is_valid(plans: Plans, settings: Settings, facts: HostFacts, flags: Parsed, log: Log) -> bool:
@@ -274,7 +286,8 @@ def _is_valid(plans: Plans, settings: Settings, facts: HostFacts, flags: Parsed,
     if capture.inbound.mode == "NONE":
         log.write("info", "nothing is captured in mode NONE, and nothing to be validated")
         return True
-    facts = facts._replace(addresses=tuple(client.interface_addresses()))
+    addresses, alias = client.addresses_and_alias()
+    facts = facts._replace(addresses=tuple(addresses), loopback_alias=alias)
     is_valid = validate(
         plans,
         settings,

@@ -25,11 +25,27 @@ def interface_addresses() -> list[InterfaceAddress]:
     Raises:
         SystemRefusedError: the kernel could not be asked.
     """
+    return addresses_and_alias()[0]
+
+
+def addresses_and_alias() -> tuple[list[InterfaceAddress], str]:
+    """Return the addresses, and the alias of `lo`, '' for none.
+
+    Raises:
+        SystemRefusedError: the kernel could not be asked.
+    """
     try:
         links, addresses = dump(netlink.dump_links()), dump(netlink.dump_addresses())
     except OSError as error:
         raise _unusable("the addresses of this network namespace cannot be read", error) from error
-    return netlink.interface_addresses(links, addresses, _socket.inet_ntop)
+    found = netlink.interface_addresses(links, addresses, _socket.inet_ntop)
+    return found, netlink.loopback_alias(links)
+
+
+def set_loopback_alias(text: str) -> None:
+    """Give `lo` an alias, '' takes it away."""
+    if number := change(netlink.set_loopback_alias(text)):
+        raise SystemRefusedError(f"giving lo an alias: {reason(number)}")
 
 
 def add_passthrough_address() -> bool:

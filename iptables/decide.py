@@ -13,9 +13,10 @@ from iptables import installed, ownership
 from iptables.config import Actions, Variant
 from iptables.errors import CaptureError, SystemRefusedError
 from iptables.host import Families
-from iptables.installed import Own
+from iptables.installed import Hook, Own
 from iptables.netlink import Family
 from iptables.normal import NO_NAMES, Names
+from iptables.record import Record
 from iptables.rules import Table
 
 Plans = Mapping[Family, Sequence[Table]]
@@ -26,8 +27,9 @@ DRIFTED: Final = "Found residues of old iptables rules/chains, reconciliation is
 
 
 UNCERTAIN: Final = (
-    "IPv{}: {} {} keeps '{}', which others may have put there: if it is of an interface that was "
-    "excluded or virtual before, --cleanup-only with that interface removes it too"
+    "IPv{}: {} {} keeps '{}', which others may have put there, as no run of this command noted "
+    "whose it is: if it is of an interface that was excluded or virtual before, --cleanup-only "
+    "with that interface removes it too"
 )
 INSTALL: Final = (
     ": install the package iptables, or python-iptables (mesh-agent[libiptc]), "
@@ -107,6 +109,8 @@ def decide(
     actions: Actions,
     families: Families,
     names: Names = NO_NAMES,
+    *,
+    record: Record | None = None,
 ) -> Decision:
     """Return what to change so that the captured families are as planned, or all free of us.
 
@@ -116,6 +120,7 @@ def decide(
         actions: what the user asked for.
         families: whether IPv6 is captured, and whether IPv4 tools may fail.
         names: numbers of the users and groups that rules name.
+        record: which interfaces have rules of ours, if that was noted.
 
     Raises:
         SystemRefusedError: no variant can be used.
@@ -132,10 +137,13 @@ def decide(
     for family, planned in plans.items():
         mine = [store for store in stores if store.family == family]
         if family not in families.captured:
-            aside = _holdings(mine, planned, names)
+            aside = _holdings(mine, planned, record)
             continue
         try:
-            found.append(_look(family, tuple(planned), mine, actions.forced_variant, names))
+            holdings = _holdings(mine, planned, record)
+            forced = actions.forced_variant
+            looked = _look(family, tuple(planned), mine, holdings, forced=forced, names=names)
+            found.append(looked)
         except SystemRefusedError as error:
             if family == 6 or families.has_ipv4:  # noqa: PLR2004 - IPv6
                 raise
@@ -145,7 +153,8 @@ def decide(
     else:
         notes += [_left_alone(held.store) for held in aside if not held.own.is_empty]
         changes = _installations(found, actions, notes)
-    notes += _uncertain(changes)
+    if record is None:
+        notes += _uncertain(changes)
     return Decision(tuple(changes), tuple(notes), tuple(each.chosen for each in found))
 
 
@@ -153,11 +162,12 @@ def _look(
     family: Family,
     planned: tuple[Table, ...],
     stores: Sequence[Store],
+    holdings: Sequence[Holding],
+    *,
     forced: Variant | None,
     names: Names,
 ) -> _Found:
     """Return what is ours in a family, and the store to use."""
-    holdings = _holdings(stores, planned, names)
     candidates = [held for held in holdings if forced in (None, held.store.variant)]
     if not candidates:
         tried = [store for store in stores if forced in (None, store.variant)]
@@ -177,9 +187,11 @@ def _look(
     return _Found(planned, chosen.store, tuple(holdings), lines, is_unfinished)
 
 
-def _holdings(stores: Sequence[Store], planned: Sequence[Table], names: Names) -> list[Holding]:
+def _holdings(
+    stores: Sequence[Store], planned: Sequence[Table], record: Record | None
+) -> list[Holding]:
     return [
-        Holding(store, ownership.find_own(installed.parse_saved(store.dump), planned, names))
+        Holding(store, ownership.find_own(installed.parse_saved(store.dump), planned, record))
         for store in stores
         if not store.problem
     ]
@@ -240,13 +252,34 @@ def _uncertain(changes: Sequence[Change]) -> list[Note]:
         Note("warn", UNCERTAIN.format(change.store.family, *hook[:2], hook.spec))
         for change in changes
         if not change.before.is_empty
-        for hook in ownership.look_alikes(
-            installed.parse_saved(change.store.dump),
-            change.before,
-        )
+        for hook in look_alikes_of(change)
     ]
+
+
+def look_alikes_of(change: Change) -> list[Hook]:
+    """Return rules where a change is made that are not ours, but look like those of interfaces."""
+    return ownership.look_alikes(installed.parse_saved(change.store.dump), change.before)
 
 
 def _left_alone(store: Store) -> Note:
     text = f"IPv{store.family} is not captured, but {store.name} has rules of ours"
     return Note("warn", f"{text}: left alone, --cleanup-only removes them")
+
+
+def undoing(change: Change, dump: str) -> str:
+    """Return restore input that brings back what was there of ours, '' where nothing is to be done.
+
+    A table that is as it was has not been changed: a rule like a planned one in it is foreign.
+
+    Args:
+        change: what was tried, of which any number of tables may be made.
+        dump: what its store has now.
+    """
+    before, now = installed.parse_rules(change.store.dump), installed.parse_rules(dump)
+    changed = {
+        table
+        for table in installed.TABLES
+        if installed.of_tables(before, {table}) != installed.of_tables(now, {table})
+    }
+    own = ownership.find_own(installed.of_tables(now, changed), change.planned)
+    return installed.put_back(own, change.before.of(changed))

@@ -24,6 +24,7 @@ class HostFacts(NamedTuple):
     proxy_account: Account | None = None  #: of ENVOY_USER; None where there is no such user
     resolv_conf: str | None = None  #: text of /etc/resolv.conf where it was needed
     resolv_conf_problem: str = ""  #: why it could not be read
+    loopback_alias: str = ""  #: see `iptables.record`
 
 
 class Families(NamedTuple):

@@ -7,7 +7,7 @@ a deletion that matches nothing would fail its whole table.
 Source: traffic-capture.md sections 9, 17.4 and 17.20.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from iptables import rules
@@ -43,6 +43,11 @@ class Own(NamedTuple):
         """Return whether nothing of ours is installed."""
         return not self.chains and not self.hooks
 
+    def of(self, tables: Collection[str]) -> "Own":
+        """Return what of it is in some tables."""
+        hooks = (hook for hook in self.hooks if hook.table in tables)
+        return Own(of_tables(self.chains, tables), tuple(hooks))
+
 
 NOTHING: Final = Own({}, ())
 
@@ -73,6 +78,11 @@ def parse_rules(text: str) -> Saved:
     return {
         place: saved[place] for place in saved if saved[place] or place[1] not in BUILT_IN_CHAINS
     }
+
+
+def of_tables(saved: Saved, tables: Collection[str]) -> Saved:
+    """Return the chains of some tables."""
+    return {place: specs for place, specs in saved.items() if place[0] in tables}
 
 
 def has_rules(text: str) -> bool:

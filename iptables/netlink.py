@@ -20,6 +20,7 @@ ERROR: Final = 2  # NLMSG_ERROR; with the number 0 it is an acknowledgement
 DONE: Final = 3  # NLMSG_DONE
 NEW_LINK: Final = 16
 GET_LINK: Final = 18
+SET_LINK: Final = 19
 NEW_ADDRESS: Final = 20
 DELETE_ADDRESS: Final = 21
 GET_ADDRESS: Final = 22
@@ -37,6 +38,7 @@ ADDRESS: Final = struct.Struct("=BBBBI")  # family, prefix length, flags, scope,
 ATTRIBUTE: Final = struct.Struct("=HH")  # length, type
 
 IFLA_IFNAME: Final = 3
+IFLA_IFALIAS: Final = 20
 IFA_ADDRESS: Final = 1
 IFA_LOCAL: Final = 2  # differs from IFA_ADDRESS on point-to-point links, where that is the peer
 IFF_UP: Final = 0x1
@@ -64,6 +66,7 @@ class Link(NamedTuple):
     ifindex: int
     name: str
     flags: int  #: IFF_…
+    alias: str = ""
 
 
 class InterfaceAddress(NamedTuple):
@@ -102,6 +105,20 @@ def remove_passthrough_address() -> bytes:
     return encode(DELETE_ADDRESS, ACKNOWLEDGE, _passthrough_body())
 
 
+def set_loopback_alias(text: str) -> bytes:
+    """Return the request that gives `lo` an alias, '' takes it away."""
+    head = LINK.pack(0, 0, LOOPBACK_INDEX, 0, 0)
+    return encode(SET_LINK, ACKNOWLEDGE, head + _attribute(IFLA_IFALIAS, text.encode()))
+
+
+def loopback_alias(links: Iterable[Message]) -> str:
+    """Return the alias of `lo`, '' for none, from the answers to `dump_links`."""
+    for link in map(decode_link, (message.body for message in links)):
+        if link.ifindex == LOOPBACK_INDEX:
+            return link.alias
+    return ""
+
+
 def _passthrough_body() -> bytes:
     packed = PASSTHROUGH_PACKED
     head = ADDRESS.pack(AF_INET6, 128, 0, 0, LOOPBACK_INDEX)
@@ -134,8 +151,12 @@ def error_number(message: Message) -> int:
 def decode_link(body: bytes) -> Link:
     """Return the interface of a NEW_LINK message."""
     _, _, index, flags, _ = LINK.unpack_from(body)
-    name = _attributes(body, LINK.size).get(IFLA_IFNAME, b"")
-    return Link(index, name.rstrip(b"\0").decode(errors="replace"), flags)
+    attributes = _attributes(body, LINK.size)
+    name, alias = (
+        attributes.get(kind, b"").rstrip(b"\0").decode(errors="replace")
+        for kind in (IFLA_IFNAME, IFLA_IFALIAS)
+    )
+    return Link(index, name, flags, alias)
 
 
 def _attributes(body: bytes, offset: int) -> dict[int, bytes]:

@@ -36,7 +36,6 @@ class Clause(NamedTuple):
 
 
 Form = tuple[Clause, ...]
-Shape = tuple[tuple[str, str, bool], ...]
 
 
 def words(spec: str) -> list[str]:
@@ -84,11 +83,6 @@ def normal_form(spec: str, names: Names = NO_NAMES) -> Form:
         if option in ("-j", "-g"):
             module = value
     return tuple(sorted(clauses))
-
-
-def shape(form: Form) -> Shape:
-    """Return what is left of a form without numbers and addresses: its options."""
-    return tuple((clause.module, clause.option, clause.inverted) for clause in form)
 
 
 def options(spec: str) -> Iterator[tuple[str, str, bool]]:

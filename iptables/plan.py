@@ -100,7 +100,7 @@ def plan(config: CaptureConfig, *families: Family) -> tuple[Table, ...]:
     scope = Scope(config, families)
     return rules.tables(
         [
-            *_interfaces(scope),
+            *interface_rules(config),
             *_invalid(scope),
             *_listeners(scope),
             *_inbound(scope),
@@ -114,10 +114,12 @@ def plan(config: CaptureConfig, *families: Family) -> tuple[Table, ...]:
     )
 
 
-def _interfaces(scope: Scope) -> Iterator[Rule]:
-    """Source: section 5.2 steps 1 to 3."""
-    config = scope.config
-    tables: list[TableName] = ["nat", "mangle"] if scope.is_transparent else ["nat"]
+def interface_rules(config: CaptureConfig) -> Iterator[Rule]:
+    """Yield the rules of excluded and virtual interfaces, the same in both families.
+
+    Source: section 5.2 steps 1 to 3.
+    """
+    tables: list[TableName] = ["nat", "mangle"] if config.inbound.mode == "TPROXY" else ["nat"]
     for table in tables:
         for name in config.exclude_interfaces:
             why = f"traffic of {name} is excluded from capture"

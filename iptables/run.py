@@ -27,6 +27,7 @@ from iptables.log import Log
 from iptables.netlink import Family
 from iptables.normal import Names
 from iptables.process import CANNOT_RUN, NOT_FOUND, Command, Result, run_all
+from iptables.record import Record
 from iptables.refusal import NEEDS_RIGHTS, cause, refusal, summary
 from iptables.rules import Table
 
@@ -85,6 +86,7 @@ def apply(
     names: Names,
     log: Log,
     *,
+    record: Record | None = None,
     beside: Beside = ALONE,
 ) -> None:
     """Install the plans of the captured families, or with `cleanup_only` remove all of ours.
@@ -95,14 +97,19 @@ def apply(
         families: which are captured.
         names: numbers of the users and groups that rules name.
         log: where to say what is done.
+        record: which interfaces have rules of ours, if that was noted.
         beside: what else changes together with the rules.
 
     Raises:
         SystemRefusedError: no variant of the tools can do it.
         CaptureError: rules of ours differ from the plan and are not to be replaced.
     """
+
+    def choose(stores: Sequence[Store]) -> Decision:
+        return decide.decide(plans, stores, actions, families, names, record=record)
+
     try:
-        decision = _apply(plans, actions, families, names, log, beside=beside)
+        decision = _apply(choose, actions, log, beside)
     except SystemRefusedError as error:
         text = cause(str(error), has_net_admin=not lacks_net_admin())
         raise SystemRefusedError(text) from error
@@ -114,7 +121,7 @@ def apply(
 
 
 def _apply(
-    plans: Plans, actions: Actions, families: Families, names: Names, log: Log, *, beside: Beside
+    choose: Callable[[Sequence[Store]], Decision], actions: Actions, log: Log, beside: Beside
 ) -> Decision:
     """Try one variant after the other until a change is accepted.
 
@@ -126,13 +133,13 @@ def _apply(
     stores = read_usable(actions)
     rereadings = REREADINGS
     while True:
-        decision = decide.decide(plans, stores, actions, families, names)
+        decision = choose(stores)
         for note in decision.notes:
             log.write(note.level, note.text)
         if decision.changes:
             log.write("info", REMOVING if actions.cleanup_only else INSTALLING)
         try:
-            _make(decision.changes, names, log, beside)
+            _make(decision.changes, log, beside)
         except RefusedError as error:
             now = read_stores(actions) if rereadings else stores
             if not error.trouble and _differ(stores, now):
@@ -145,16 +152,16 @@ def _apply(
             return decision
 
 
-def _make(changes: Sequence[Change], names: Names, log: Log, beside: Beside) -> None:
+def _make(changes: Sequence[Change], log: Log, beside: Beside) -> None:
     """Make all changes and what goes with them, or nothing of it, also if this run is killed."""
 
     def make() -> None:
         with beside.around(changes):
-            commit(changes, names, log)
+            commit(changes, log)
             try:
                 beside.afterwards()
             except SystemRefusedError as error:
-                trouble = _undo(changes, names)
+                trouble = _undo(changes)
                 raise SystemRefusedError("; ".join([str(error), *trouble])) from error
 
     if changes:
@@ -183,12 +190,12 @@ def _without(stores: Sequence[Store], error: RefusedError, actions: Actions) -> 
 
 
 def _verify(store: Store, planned: Sequence[Table], names: Names, log: Log) -> None:
-    own = ownership.find_own(installed.parse_saved(store.dump), planned, names)
+    own = ownership.find_own(installed.parse_saved(store.dump), planned)
     for line in installed.differences(planned, own, names):
         log.write("warn", f"read back, IPv{store.family}: {line}")
 
 
-def commit(changes: Sequence[Change], names: Names, log: Log) -> None:
+def commit(changes: Sequence[Change], log: Log) -> None:
     """Make all changes, or none.
 
     Raises:
@@ -206,7 +213,7 @@ def commit(changes: Sequence[Change], names: Names, log: Log) -> None:
         if not refused:
             return
         change, result = refused
-        trouble = _undo(_touched(changes, change), names)
+        trouble = _undo(_touched(changes, change))
         is_last = pause == PAUSES[-1] or time.monotonic() > deadline
         if trouble or result.status != RESOURCE_PROBLEM or is_last:
             raise RefusedError(change, _refusal(change.store, change.text, result), trouble)
@@ -232,15 +239,14 @@ def _touched(changes: Sequence[Change], refused: Change) -> Sequence[Change]:
     return changes[: number + 1] if is_partial else changes[:number]
 
 
-def _undo(changes: Sequence[Change], names: Names) -> list[str]:
+def _undo(changes: Sequence[Change]) -> list[str]:
     """Bring back what was there of ours; return what went wrong, one line each."""
     trouble = []
     for change, store in zip(changes, _read([change.store for change in changes]), strict=True):
         if store.problem:
             trouble.append(f"its rules cannot be put back: {store.problem}")
             continue
-        own = ownership.find_own(installed.parse_saved(store.dump), change.planned, names)
-        text = installed.put_back(own, change.before)
+        text = decide.undoing(change, store.dump)
         result = _restore(store, text) if text else FINE
         if result.status:
             trouble.append(f"putting its rules back failed: {_refusal(store, text, result)}")

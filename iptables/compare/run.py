@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from iptables import decide, run
+from iptables import decide, record, run
 from iptables.compare.difference import (
     Entry,
     Section,
@@ -44,14 +44,16 @@ def compare(
     Raises:
         CaptureError: what is installed cannot be read, or is not ours to change.
     """
+    noted = record.parse(facts.loopback_alias)
     asked = actions._replace(reconcile=True, force_apply=False)
     if actions.native_nftables:
         listing = native.read()
         planned = () if actions.cleanup_only else plan(capture, *capture.families.captured)
-        made: Sequence[Change] = native.of_iptables(listing, capture, asked, names, log)
+        made: Sequence[Change] = native.of_iptables(listing, capture, asked, log, noted)
         found = sections("nftables", _native_plan(planned, names), _native(listing))
     else:
-        made = decide.decide(plans, run.read_usable(asked), asked, capture.families, names).changes
+        stores = run.read_usable(asked)
+        made = decide.decide(plans, stores, asked, capture.families, names, record=noted).changes
         listing = native.read() if nftables.has_tables() else native.NOTHING
         found = sections("nftables", {}, _native(listing))
     for change in made:

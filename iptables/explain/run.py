@@ -74,7 +74,7 @@ def _installed(capture: CaptureConfig, family: Family, names: Names) -> tuple[st
     stores = [store for store in run.read_usable(Actions()) if store.family == family]
     for store in stores:
         saved = installed.parse_saved(store.dump)
-        if not store.problem and not ownership.find_own(saved, plans[0], names).is_empty:
+        if not store.problem and not ownership.find_own(saved, plans[0]).is_empty:
             rules = f"installed, by {store.name}"
             return rules, chains.saved_chains(saved, plans, names)
     raise CaptureError(f"no rules of ours are installed for IPv{family}{_problems(stores)}")

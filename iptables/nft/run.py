@@ -25,6 +25,7 @@ from iptables.nft.text import removal, transaction
 from iptables.normal import Names
 from iptables.plan import plan
 from iptables.process import NOT_FOUND, Command, Result, run_all
+from iptables.record import Record
 from iptables.refusal import cause
 from iptables.rules import Table
 
@@ -41,7 +42,15 @@ ENABLED: Final = "native nftables is enabled (--native-nftables, values.global.n
 Around = Callable[[Sequence[Change], Sequence[tuple[Family, int]]], AbstractContextManager[None]]
 
 
-def apply(capture: CaptureConfig, actions: Actions, names: Names, log: Log, around: Around) -> None:
+def apply(
+    capture: CaptureConfig,
+    actions: Actions,
+    names: Names,
+    log: Log,
+    *,
+    record: Record | None,
+    around: Around,
+) -> None:
     """Install the plan of the captured families, or with `cleanup_only` remove all of ours.
 
     Raises:
@@ -57,14 +66,14 @@ def apply(capture: CaptureConfig, actions: Actions, names: Names, log: Log, arou
             "whose node agent owns its rules: take it out of ambient mode first"
         )
     change = state.decide(planned, listing, actions, names)
-    others = of_iptables(listing, capture, actions, names, log)
+    others = of_iptables(listing, capture, actions, log, record)
     for level, text in change.notes:
         log.write(level, text)
 
     def make() -> None:
         with around(others, state.marks(listing)):
             _commit(change.text, log)
-            _take_over(others, listing, names, log, is_changed=bool(change.text))
+            _take_over(others, listing, log, is_changed=bool(change.text))
 
     if change.text or others:
         see_through(make)  # the rules are one transaction, but routes change before them
@@ -76,12 +85,10 @@ def apply(capture: CaptureConfig, actions: Actions, names: Names, log: Log, arou
         _verify(planned, names, log)
 
 
-def _take_over(
-    others: Sequence[Change], listing: Listing, names: Names, log: Log, *, is_changed: bool
-) -> None:
+def _take_over(others: Sequence[Change], listing: Listing, log: Log, *, is_changed: bool) -> None:
     """Remove rules of the iptables tools; if they refuse, put the nftables rules back."""
     try:
-        run.commit(others, names, log)
+        run.commit(others, log)
     except SystemRefusedError:
         if is_changed:
             _commit(state.put_back(listing), log)
@@ -131,7 +138,11 @@ def read(reason: str = ENABLED) -> Listing:
 
 
 def of_iptables(
-    listing: Listing, capture: CaptureConfig, actions: Actions, names: Names, log: Log
+    listing: Listing,
+    capture: CaptureConfig,
+    actions: Actions,
+    log: Log,
+    record: Record | None = None,
 ) -> tuple[Change, ...]:
     """Return what removes our rules of either variant of the iptables tools.
 
@@ -152,7 +163,7 @@ def of_iptables(
             return ()
     plans = {family: plan(capture, family) for family in run.FAMILIES}
     removing = actions._replace(cleanup_only=True)
-    decision = decide.decide(plans, stores, removing, capture.families, names)
+    decision = decide.decide(plans, stores, removing, capture.families, record=record)
     for note in decision.notes:
         log.write(note.level, note.text)
     return decision.changes

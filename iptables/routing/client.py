@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from iptables import client, netlink
+from iptables import client, netlink, record
 from iptables.config import WELL_KNOWN_TABLES
 from iptables.errors import SystemRefusedError
+from iptables.host import HostFacts
 from iptables.log import Log
 from iptables.netlink import ACKNOWLEDGE, CREATE, DUMP, EXCLUSIVE, LOOPBACK_INDEX, Family
 from iptables.normal import ALL_BITS
+from iptables.record import Record
 from iptables.routing.changes import (
     Found,
     LocalRoute,
@@ -32,6 +34,7 @@ FAMILY_NUMBERS: Final = {4: netlink.AF_INET, 6: netlink.AF_INET6}
 NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EOPNOTSUPP)
 ALREADY_ADDED: Final = (errno.EEXIST,)
 ALREADY_REMOVED: Final = (errno.ENOENT, errno.ESRCH)  # for rules, for routes
+UNNOTED: Final = "which interfaces have rules of this command cannot be noted"
 #: Of linux/rtnetlink.h and linux/fib_rules.h.
 NEW_ROUTE, DELETE_ROUTE, GET_ROUTE = 24, 25, 26
 NEW_RULE, DELETE_RULE, GET_RULE = 32, 33, 34
@@ -155,6 +158,37 @@ def changed(changes: Sequence[RoutingChange], log: Log) -> Iterator[None]:
         for change in reversed(made):
             _make(change.reverse)
         raise
+
+
+@contextmanager
+def noted(
+    before: Record | None, after: Record | None, facts: HostFacts, log: Log
+) -> Iterator[None]:
+    """Note during the block whose the rules of interfaces may be, and after it whose they are.
+
+    Where that cannot be noted, it is said: a later run then warns of rules that it leaves.
+    """
+    during = record.render(record.merged(before, after))
+    if not record.can_hold(facts.loopback_alias, during):
+        log.write("warn", f"{UNNOTED}: lo has an alias already, or there are too many")
+        yield
+        return
+    _note(facts.loopback_alias, during, log)
+    try:
+        yield
+    except BaseException:
+        _note(during, facts.loopback_alias, log)
+        raise
+    _note(during, record.render(after), log)
+
+
+def _note(old: str, new: str, log: Log) -> None:
+    if new == old:
+        return
+    try:
+        client.set_loopback_alias(new)
+    except SystemRefusedError as error:
+        log.write("warn", f"{UNNOTED}: {error}")
 
 
 def _make(change: RoutingChange) -> bool:

@@ -173,17 +173,36 @@ def test_another_configuration_replaces_all_of_the_first(inside: Namespace) -> N
     assert "reconciliation not needed" in again.stdout
 
 
-def test_a_rule_that_may_be_anybodys_is_left_and_warned_about(inside: Namespace) -> None:
+def test_rules_of_interfaces_go_with_the_configuration_they_were_for(inside: Namespace) -> None:
+    interfaces = ("-k", "eth1", "-c", "eth2")
+    capture(inside, *BOTH)
+    expected = dump(inside)
+    capture(inside, *BOTH, *interfaces, "--reconcile")
+
+    done = capture(inside, *BOTH, "--reconcile")
+
+    assert dump(inside) == expected
+    assert " keeps " not in done.stdout
+    capture(inside, *BOTH, *interfaces, "--reconcile")
+    capture(inside, *BOTH, "--cleanup-only")
+    assert not any(dump(inside).values())
+
+
+def test_of_the_references_rules_those_of_interfaces_are_left_and_warned_about(
+    inside: Namespace,
+) -> None:
     """Source: traffic-capture.md section 9.5."""
-    capture(inside, *BOTH, "-k", "eth1", "-c", "eth2")
+    interfaces = ("-k", "eth1", "-c", "eth2")
+    shown = capture(inside, *BOTH, *interfaces, "--dry-run").stdout
+    for tool, text in zip(TOOLS[1::2], shown.split("# IPv")[1:], strict=True):
+        inside.run(f"{tool}-restore", "--noflush", text=f"# {text}")
+
     done = capture(inside, *BOTH, "--reconcile")
 
     kept = [line for line in done.stdout.splitlines() if " keeps " in line]
     assert len(kept) == 2 * 3
     assert "IPv4: nat PREROUTING keeps '-i eth1 -j RETURN', which others may have" in kept[0]
     assert "-o eth2 -j RETURN" in str(dump(inside))
-    capture(inside, *BOTH, "--cleanup-only", "-k", "eth1", "-c", "eth2")
-    assert not any(dump(inside).values())
 
 
 @pytest.mark.parametrize("argv", [BOTH, (*BOTH, "--reconcile")])

@@ -84,7 +84,8 @@ def iptables(directory: Path, **answers: Sequence[Answer]) -> FakeTools:
 def apply(actions: Actions = USUAL, around: run.Around | None = None) -> str:
     """Apply; return the log."""
     lines = io.StringIO()
-    run.apply(CONFIG, actions, {}, Log("debug", [lines]), around or (lambda *_: nullcontext()))
+    around = around or (lambda *_: nullcontext())
+    run.apply(CONFIG, actions, {}, Log("debug", [lines]), record=None, around=around)
     return lines.getvalue()
 
 

@@ -48,6 +48,8 @@ COMMAND_LINES: st.SearchStrategy[list[str]] = st.tuples(
     switch("capture-all-dns"),
 ).map(lambda parts: [word for words in parts for word in words])
 
+MODES: st.SearchStrategy[str] = st.sampled_from(["REDIRECT", "TPROXY"])
+
 ENVIRONMENTS: st.SearchStrategy[dict[str, str]] = st.fixed_dictionaries(
     {},
     optional={
@@ -72,6 +74,9 @@ FOREIGN_RULES: st.SearchStrategy[list[str]] = st.lists(
             'nat FOREIGN -m comment --comment "say ISTIO_ twice" -j RETURN',
             "mangle PREROUTING -p tcp -m mark --mark 7 -j RETURN",
             "mangle OUTPUT -j MARK --set-mark 9",
+            "mangle PREROUTING -p tcp -m mark --mark 0x7/0xffffffff -j CONNMARK --save-mark",
+            "mangle OUTPUT -p udp -o eth7 -m mark --mark 5 -j ACCEPT",  # TPROXY has such a one too
+            "mangle OUTPUT -o eth1 -j RETURN",
             "raw OUTPUT -p udp --dport 99 -j CT --notrack",
             "raw PREROUTING -j FOREIGN",
             "filter INPUT -p tcp --dport 22 -j ACCEPT",
@@ -79,4 +84,20 @@ FOREIGN_RULES: st.SearchStrategy[list[str]] = st.lists(
     ),
     unique=True,
     max_size=6,
+)
+
+#: Rules that others put somewhere while we capture.
+LATER_RULES: st.SearchStrategy[list[str]] = st.lists(
+    st.sampled_from(
+        [
+            "nat PREROUTING -i eth9 -j RETURN",
+            "nat OUTPUT -o eth9 -j RETURN",
+            "nat PREROUTING -i docker0 -j RETURN",
+            "nat PREROUTING -p tcp --dport 9 -j RETURN",
+            "mangle PREROUTING -i eth9 -j RETURN",
+            "mangle OUTPUT -o eth9 -j RETURN",
+            "raw PREROUTING -i eth9 -j RETURN",
+        ]
+    ),
+    max_size=4,
 )

@@ -1,24 +1,30 @@
 """Whatever is asked for: plans install, differ, replace each other and go without a trace."""
 
 from collections import Counter
-from collections.abc import Sequence
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iptables import rules
-from iptables.config import parse_settings
+from iptables.config import Actions, CaptureConfig, parse_settings
+from iptables.decide import Change, Store, undoing
 from iptables.flags import parse_flags
 from iptables.host import HostFacts
-from iptables.installed import NOTHING, Place, differences, put_back, replace
+from iptables.installed import Own, differences, replace
 from iptables.netlink import Family, InterfaceAddress
 from iptables.options import FLAGS
 from iptables.ownership import find_own, look_alikes
 from iptables.plan import plan
+from iptables.record import Record, following, parse, render
 from iptables.rules import Jump, Table
 from tests.fakes.iptables_model import Tables, empty, restore
-from tests.property.strategies_iptables import COMMAND_LINES, ENVIRONMENTS, FOREIGN_RULES
+from tests.property.strategies_iptables import (
+    COMMAND_LINES,
+    ENVIRONMENTS,
+    FOREIGN_RULES,
+    LATER_RULES,
+    MODES,
+)
 
 FACTS = HostFacts(
     addresses=(InterfaceAddress("eth0", 2, 4, "10.0.0.7", is_up=True, is_loopback=False),),
@@ -29,17 +35,21 @@ FACTS = HostFacts(
 unhurried = settings(deadline=None)
 
 
-BOTH_FAMILIES: tuple[Family, ...] = (4, 6)
-
-
 @st.composite
-def plans(draw: st.DrawFn, families: Sequence[Family] = BOTH_FAMILIES) -> tuple[Table, ...]:
-    """Return the plan of any valid command line, in either family and mode."""
-    mode = draw(st.sampled_from(["REDIRECT", "TPROXY"]))
-    family = draw(st.sampled_from(families))
+def configs(draw: st.DrawFn) -> CaptureConfig:
+    """Return what any valid command line asks for, in either mode."""
+    mode = draw(MODES)
     environ = draw(ENVIRONMENTS)
     flags = parse_flags(FLAGS, [*draw(COMMAND_LINES), "-m", mode], environ=environ)
-    return plan(parse_settings(flags, environ, FACTS).config, family)
+    return parse_settings(flags, environ, FACTS).config
+
+
+FAMILIES: st.SearchStrategy[Family] = st.sampled_from((4, 6))
+
+
+def plans() -> st.SearchStrategy[tuple[Table, ...]]:
+    """Return the plan of any configuration, in either family."""
+    return st.builds(plan, configs(), FAMILIES)
 
 
 @st.composite
@@ -54,18 +64,36 @@ def occupied(draw: st.DrawFn) -> Tables:
     return tables
 
 
-def others(tables: Tables, planned: tuple[Table, ...]) -> dict[Place, list[str]]:
-    """Return what is not ours, as far as anybody can tell who knows the plan only.
+@st.composite
+def invaded(draw: st.DrawFn, tables: Tables) -> Tables:
+    """Return tables in which others have put more rules, in front of others or after them."""
+    found = {place: list(specs) for place, specs in tables.items()}
+    for rule in draw(LATER_RULES):
+        table, chain, spec = rule.split(" ", 2)
+        place = draw(st.sampled_from([0, len(found[table, chain])]))
+        found[table, chain].insert(place, spec)
+    return found
 
-    Sorted: of two equal rules in a chain nobody can tell which one is ours.
-    """
-    own = find_own(tables, planned)
-    ours = {(hook.table, hook.chain, hook.position) for hook in own.hooks}
-    return {
-        place: sorted(spec for number, spec in enumerate(specs, 1) if (*place, number) not in ours)
-        for place, specs in tables.items()
-        if place not in own.chains
-    }
+
+def applied(
+    tables: Tables, config: CaptureConfig | None, family: Family, record: Record | None
+) -> tuple[Tables, Record | None]:
+    """Return tables and record after a run with --reconcile, or without a plan a cleanup."""
+    planned = plan(config, family) if config else ()
+    own = find_own(tables, planned, record)
+    actions = Actions(cleanup_only=config is None)
+    noted = following(
+        record,
+        config or CaptureConfig(),
+        actions,
+        is_changed=True,
+        has_look_alikes=bool(look_alikes(tables, own)),
+    )
+    return restore(tables, replace(own, planned)), parse(render(noted))
+
+
+def every_rule(tables: Tables) -> Counter[tuple[str, str, str]]:
+    return Counter((*place, spec) for place, specs in tables.items() for spec in specs)
 
 
 @unhurried
@@ -79,65 +107,102 @@ def test_installing_and_removing_is_no_change(planned: tuple[Table, ...], before
 
 
 @unhurried
-@given(first=plans(), second=plans(), before=occupied())
-def test_one_configuration_replaces_another(
-    first: tuple[Table, ...], second: tuple[Table, ...], before: Tables
+@given(first=configs(), second=configs(), family=FAMILIES, before=occupied())
+def test_nothing_is_left_of_an_older_configuration_and_nothing_of_others_goes(
+    first: CaptureConfig, second: CaptureConfig, family: Family, before: Tables
 ) -> None:
-    installed = restore(before, rules.render_plan(first))
-    own = find_own(installed, second)
+    alone, _ = applied(before, second, family, None)
+    installed, record = applied(before, first, family, None)
 
-    replaced = restore(installed, replace(own, second))
+    replaced, record = applied(installed, second, family, record)
 
-    assert differences(second, find_own(replaced, second)) == []
-    assert others(replaced, second) == others(installed, second)
+    assert replaced == alone
+    assert differences(plan(second, family), find_own(replaced, plan(second, family), record)) == []
+    assert applied(replaced, None, family, record) == (before, None)
 
 
 @unhurried
-@pytest.mark.parametrize("family", BOTH_FAMILIES)
-@given(data=st.data())
-def test_nothing_is_left_of_an_older_configuration_unless_it_is_warned_about(
-    family: Family, data: st.DataObject
+@given(first=configs(), second=configs(), family=FAMILIES, before=occupied(), data=st.data())
+def test_what_others_add_between_two_configurations_stays_where_it_is(
+    first: CaptureConfig,
+    second: CaptureConfig,
+    *,
+    family: Family,
+    before: Tables,
+    data: st.DataObject,
 ) -> None:
-    first, second = (data.draw(plans([family])) for _ in range(2))
-    installed = restore(empty(), rules.render_plan(first))
-    own = find_own(installed, second)
+    installed, record = applied(before, first, family, None)
+    installed = data.draw(invaded(installed))
+    foreign = others(installed, find_own(installed, plan(first, family), record))
 
-    replaced = restore(installed, replace(own, second))
+    replaced, record = applied(installed, second, family, record)
 
-    expected = restore(empty(), rules.render_plan(second))
+    assert others(replaced, find_own(replaced, plan(second, family), record)) == foreign
+    assert applied(replaced, None, family, record) == (foreign, None)
+
+
+def others(tables: Tables, own: Own) -> Tables:
+    """Return what is not ours."""
+    ours = {(hook.table, hook.chain, hook.position) for hook in own.hooks}
+    return {
+        place: [spec for number, spec in enumerate(specs, 1) if (*place, number) not in ours]
+        for place, specs in tables.items()
+        if place not in own.chains
+    }
+
+
+@unhurried
+@given(first=configs(), second=configs(), family=FAMILIES)
+def test_nothing_is_left_of_what_the_reference_installed_unless_it_is_warned_about(
+    first: CaptureConfig, second: CaptureConfig, family: Family
+) -> None:
+    installed = restore(empty(), rules.render_plan(plan(first, family)))
+    own = find_own(installed, plan(second, family))
+
+    replaced, _ = applied(installed, second, family, None)
+
+    expected = restore(empty(), rules.render_plan(plan(second, family)))
     left = Counter((hook.table, hook.chain, hook.spec) for hook in look_alikes(installed, own))
     assert every_rule(replaced) - every_rule(expected) == left
     assert not every_rule(expected) - every_rule(replaced)
 
 
-def every_rule(tables: Tables) -> Counter[tuple[str, str, str]]:
-    return Counter((*place, spec) for place, specs in tables.items() for spec in specs)
-
-
 @unhurried
-@given(planned=plans(), before=occupied(), committed=st.integers(0, 3))
-def test_a_change_that_fails_half_way_is_undone(
-    planned: tuple[Table, ...], before: Tables, committed: int
-) -> None:
-    half = restore(before, rules.render_plan(planned), tables=committed)
-
-    undone = restore(half, put_back(find_own(half, planned), NOTHING))
-
-    assert undone == before
-
-
-@unhurried
-@given(first=plans(), second=plans(), before=occupied(), committed=st.integers(0, 3))
+@given(
+    first=configs(),
+    second=configs(),
+    family=FAMILIES,
+    before=occupied(),
+    committed=st.integers(0, 3),
+)
 def test_a_replacement_that_fails_half_way_is_undone(
-    first: tuple[Table, ...], second: tuple[Table, ...], before: Tables, committed: int
+    first: CaptureConfig,
+    second: CaptureConfig,
+    *,
+    family: Family,
+    before: Tables,
+    committed: int,
 ) -> None:
-    installed = restore(before, rules.render_plan(first))
-    own = find_own(installed, second)
-    half = restore(installed, replace(own, second), tables=committed)
+    installed, record = applied(before, first, family, None)
+    planned = plan(second, family)
+    own = find_own(installed, planned, record)
+    text = replace(own, planned)
+    change = Change(Store(family, "nft", dump(installed)), text, planned, own)
+    half = restore(installed, text, tables=committed)
 
-    undone = restore(half, put_back(find_own(half, second), own))
+    undone = restore(half, undoing(change, dump(half)))
 
     assert undone == installed
+
+
+def dump(tables: Tables) -> str:
+    """Return what iptables-save would print."""
+    lines = []
+    for table in ("mangle", "nat", "raw"):
+        chains = {chain: specs for (name, chain), specs in tables.items() if name == table}
+        lines += [f"*{table}", *(f":{chain} - [0:0]" for chain in chains)]
+        lines += [f"-A {chain} {spec}" for chain, specs in chains.items() for spec in specs]
+    return "\n".join([*lines, ""])
 
 
 @unhurried

@@ -4,12 +4,24 @@ import pytest
 
 from iptables import rules
 from iptables.config import Actions, CaptureConfig, Variant
-from iptables.decide import CLEAN, DRIFTED, SAME, Decision, Plans, Store, decide
+from iptables.decide import (
+    CLEAN,
+    DRIFTED,
+    SAME,
+    Change,
+    Decision,
+    Plans,
+    Store,
+    decide,
+    undoing,
+)
 from iptables.errors import CaptureError, SystemRefusedError
 from iptables.host import Families
-from iptables.installed import as_saved
+from iptables.installed import as_saved, parse_saved
 from iptables.netlink import Family
+from iptables.ownership import find_own
 from iptables.plan import plan
+from iptables.record import Record
 
 CONFIG = CaptureConfig()
 PLANS: Plans = {4: plan(CONFIG, 4), 6: plan(CONFIG, 6)}
@@ -231,6 +243,34 @@ def test_what_may_be_ours_is_warned_about_where_ours_goes() -> None:
     (note,) = removed.notes
     assert note.text.startswith("IPv4: nat PREROUTING keeps '-i eth1 -j RETURN'")
     assert texts(same) == [SAME]
+
+
+def test_where_it_is_noted_what_is_ours_nothing_is_uncertain() -> None:
+    kept = OURS.replace("COMMIT", "-A PREROUTING -i eth1 -j RETURN\nCOMMIT")
+    clean = Actions(cleanup_only=True)
+
+    foreign = decide(PLANS, stores(nft=kept), clean, IPV4, record=Record())
+    noted = decide(PLANS, stores(nft=kept), clean, IPV4, record=Record(("eth1",)))
+
+    assert foreign.notes == noted.notes == ()
+    (change,) = noted.changes
+    assert "-D PREROUTING -i eth1 -j RETURN" in change.text
+    assert "eth1" not in foreign.changes[0].text
+
+
+def test_undoing_concerns_the_tables_that_have_changed() -> None:
+    """A rule like a planned one, in a table that is as it was, is of somebody else."""
+    foreign = (
+        "*nat\n-A PREROUTING -i eth1 -j RETURN\n-A OUTPUT -j ISTIO_OLD\n:ISTIO_OLD -\nCOMMIT\n"
+    )
+    config = CONFIG._replace(exclude_interfaces=("eth1",), drop_invalid=True)
+    planned = plan(config, 4)
+    before = find_own(parse_saved(foreign), planned, Record())
+    change = Change(Store(4, "nft", foreign), "", planned, before)
+    mangle = "*mangle\n:ISTIO_DROP -\n-A ISTIO_DROP -j DROP\nCOMMIT\n"
+
+    assert undoing(change, f"*mangle\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n{foreign}") == ""
+    assert undoing(change, mangle + foreign) == "* mangle\n-F ISTIO_DROP\n-X ISTIO_DROP\nCOMMIT\n"
 
 
 def test_cleaning_up_where_nothing_is_ours_changes_nothing() -> None:

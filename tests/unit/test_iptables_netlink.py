@@ -9,7 +9,7 @@ import pytest
 from iptables import netlink
 from iptables.netlink import InterfaceAddress, Link, Message
 
-NAME, ADDRESS, LOCAL = 3, 1, 2
+NAME, ADDRESS, LOCAL, ALIAS = 3, 1, 2, 20
 
 
 def attribute(kind: int, payload: bytes) -> bytes:
@@ -37,6 +37,7 @@ def test_a_request_states_its_own_length() -> None:
         netlink.dump_addresses(),
         netlink.add_passthrough_address(),
         netlink.remove_passthrough_address(),
+        netlink.set_loopback_alias("a note"),
     ):
         (length,) = struct.unpack_from("=I", request)
         (message,) = netlink.decode(request)
@@ -75,6 +76,17 @@ def test_an_error_number_is_positive_and_absent_means_success() -> None:
 
 def test_a_link_has_its_name_and_flags() -> None:
     assert netlink.decode_link(link(7, "eth0", 0x41).body) == Link(7, "eth0", 0x41)
+
+
+def test_lo_has_the_alias_that_it_is_given() -> None:
+    (asked,) = netlink.decode(netlink.set_loopback_alias("a note"))
+    lo = Message(netlink.NEW_LINK, 0, link(1, "lo").body + attribute(ALIAS, b"mine\0"))
+    other = Message(netlink.NEW_LINK, 0, link(2, "eth0").body + attribute(ALIAS, b"not mine\0"))
+
+    assert asked.kind == netlink.SET_LINK
+    assert netlink.decode_link(asked.body).alias == "a note"
+    assert netlink.loopback_alias([other, lo]) == "mine"
+    assert netlink.loopback_alias([other]) == ""
 
 
 def test_an_attribute_that_is_too_short_ends_the_reading() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from iptables.normal import Clause, mark_of, normal_form, shape, target, words
+from iptables.normal import Clause, mark_of, normal_form, target, words
 
 SAME = [
     ("-p tcp --dport 80 -j RETURN", "-p tcp -m tcp --dport 80 -j RETURN"),
@@ -62,14 +62,6 @@ def test_a_value_that_is_none_is_compared_as_it_stands() -> None:
         Clause("", "-d", "example.com", inverted=False),
         Clause("", "-j", "X", inverted=False),
     )
-
-
-def test_a_shape_has_neither_numbers_nor_addresses() -> None:
-    first = normal_form("! -d 127.0.0.1/32 -p tcp -m owner --uid-owner 1 -j MARK --set-mark 1")
-    second = normal_form("! -d ::1/128 -p tcp -m owner --uid-owner 2 -j MARK --set-mark 2")
-
-    assert shape(first) == shape(second)
-    assert shape(first) != shape(normal_form("-p tcp -j MARK --set-mark 1"))
 
 
 def test_quoted_words_hold_blanks() -> None:
