@@ -78,7 +78,7 @@ def test_backends_that_contradict_each_other_are_both_named(backend: str, other:
         ((other,), {"AGENT_CAPTURE_BACKEND": backend}),
     ):
         with pytest.raises(ConfigError) as caught:
-            settings(*argv, **environ)
+            settings(*argv, host=None, **environ)
 
         (problem,) = caught.value.problems
         assert f"--backend={backend}" in problem
@@ -156,9 +156,9 @@ def test_a_switch_without_a_flag_is_off_unless_set_to_something() -> None:
     dns = ("--redirect-dns", "--capture-all-dns")
     unset = settings(*dns)
 
-    assert settings(*dns, **dict.fromkeys(names, "")) == unset
-    assert settings(*dns, **dict.fromkeys(names, "false")) == unset
-    found = settings(*dns, **dict.fromkeys(names, "1")).config
+    assert settings(*dns, host=None, **dict.fromkeys(names, "")) == unset
+    assert settings(*dns, host=None, **dict.fromkeys(names, "false")) == unset
+    found = settings(*dns, host=None, **dict.fromkeys(names, "1")).config
     assert found.proxy.all_identities
     assert found.dns
     assert found.dns.has_exclusions
