@@ -1,7 +1,8 @@
 """The stand-in for every application, run as a program; it needs h2, and nothing of ours.
 
     application.py        serve the ports of APPLICATION_PORTS, such as "80=http 443=https 93=tcp"
-    application.py job    ask for JOB_URL until it answers 200, print the answer, and end
+    application.py job    ask for JOB_URL until it answers 200, print the answer, and end once
+                          there is /tmp/go
 
 On every port it speaks HTTP/1.1 and HTTP/2, with TLS where that says https. It answers with JSON,
 {"host", "port", "path", "protocol", "peer", "headers"}; `/slow?MILLISECONDS` with `ok`, after that
@@ -38,7 +39,7 @@ from h2.exceptions import ProtocolError
 PREFACE = b"PRI * HTTP/2.0"
 HEALTH = "/grpc.health.v1.Health/Check"
 SERVING, NOT_SERVING = b"\0\0\0\0\2\x08\1", b"\0\0\0\0\2\x08\2"
-BEGUN, HEALTHY = Path("/tmp/begun"), Path("/tmp/healthy")  # noqa: S108 - in a container
+BEGUN, HEALTHY, GO = map(Path, ("/tmp/begun", "/tmp/healthy", "/tmp/go"))  # noqa: S108 - in a container
 LINGER_SECONDS = 1.0
 JOB_SECONDS = 20
 METRICS = b"# HELP application_up Whether it is.\n# TYPE application_up gauge\napplication_up 1\n"
@@ -206,6 +207,8 @@ def work(url: str, *, ends_sidecar: bool) -> int:
             time.sleep(0.1)  # a sidecar that is not a native one may not be there yet
     else:
         return 1
+    while not GO.exists():
+        time.sleep(0.05)
     if ends_sidecar:
         ending = urllib.request.Request("http://localhost:15020/quitquitquit", method="POST")
         urllib.request.urlopen(ending, timeout=5).close()  # noqa: S310 - of a test

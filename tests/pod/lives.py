@@ -191,6 +191,9 @@ async def work(cluster: Cluster, case: Case) -> Life:
     life = Life(case)
     began = time.monotonic()
     async with cluster.pod(case.workload, case.wishes) as pod:
+        await pod.kubelet.ready(PATIENCE_SECONDS)
+        life.scraped = await scrape(pod)
+        (pod.process(case.application).root / "tmp/go").touch()
         await pod.kubelet.over()
         life.ended = (await end(pod))._replace(seconds=time.monotonic() - began)
         body = pod.log(case.application)

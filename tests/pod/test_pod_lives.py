@@ -131,7 +131,7 @@ def test_probes_are_answered_as_by_the_application(life: Life) -> None:
             assert probed.unhealthy.said[:3] == probed.direct.said[:3] == "503", asked
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_pod_is_scraped_where_its_annotations_say(life: Life) -> None:
     declared = life.case.workload.annotations.get("prometheus.io/scrape")
 
@@ -167,4 +167,5 @@ def assert_ended_well(ended: Ended | None) -> None:
     assert ended.phase == "Succeeded", ended.story
     assert all(codes == [0] for codes in ended.codes.values()), ended.story
     assert ended.killed == [], ended.story
+    assert "hook failed" not in ended.story
     assert ended.seconds < END_SECONDS, ended.story
