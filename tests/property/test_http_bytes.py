@@ -3,7 +3,7 @@
 import asyncio
 from typing import NamedTuple
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.http.client import fetch
@@ -130,7 +130,7 @@ def test_a_cleaned_path_is_clean_and_stays_on_its_host(path: str) -> None:
     assert not {"..", "."} & set(clean.split("/"))
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.lists(FRAGMENT, max_size=8), min_size=1, max_size=8))
 def test_a_server_that_was_fed_garbage_still_serves(conversations: list[list[bytes]]) -> None:
     async def handle(request: Request) -> Reply:

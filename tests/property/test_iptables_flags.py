@@ -1,6 +1,6 @@
 """Any command line is read or refused in one line; any text has a normal form."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iptables import netlink
@@ -17,9 +17,6 @@ WORDS = st.one_of(
     st.builds("-{}{}".format, st.characters(codec="ascii"), st.text(max_size=3)),
 )
 
-#: A loaded machine is no failure.
-unhurried = settings(deadline=None)
-
 
 def read(argv: list[str], *, unknown_ok: bool) -> Parsed | str:
     try:
@@ -28,7 +25,6 @@ def read(argv: list[str], *, unknown_ok: bool) -> Parsed | str:
         return str(error)
 
 
-@unhurried
 @given(argv=st.lists(WORDS, max_size=6), unknown_ok=st.booleans())
 def test_any_words_are_read_or_refused_in_one_line(argv: list[str], *, unknown_ok: bool) -> None:
     found = read(argv, unknown_ok=unknown_ok)
@@ -40,7 +36,6 @@ def test_any_words_are_read_or_refused_in_one_line(argv: list[str], *, unknown_o
         assert found.given <= {*found.values, "help"}
 
 
-@unhurried
 @given(argv=st.lists(WORDS, max_size=6))
 def test_skipping_unknown_flags_changes_nothing_where_all_are_known(argv: list[str]) -> None:
     strict = read(argv, unknown_ok=False)
@@ -51,13 +46,11 @@ def test_skipping_unknown_flags_changes_nothing_where_all_are_known(argv: list[s
         assert (loose.values, loose.positionals) == (strict.values, strict.positionals)
 
 
-@unhurried
 @given(spec=st.text(alphabet=st.sampled_from('-!jmpds "\\0/:,ab+'), max_size=40))
 def test_any_rule_has_a_normal_form(spec: str) -> None:
     assert normal_form(spec) == normal_form(f" {spec} ")
 
 
-@unhurried
 @given(data=st.binary(max_size=200))
 def test_any_datagram_is_read_to_its_end(data: bytes) -> None:
     assert sum(netlink.HEADER.size + len(each.body) for each in netlink.decode(data)) <= len(data)

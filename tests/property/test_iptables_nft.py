@@ -1,6 +1,6 @@
 """Whatever is planned: nftables gets the same rules in the same order, and reads them back."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iptables.config import CaptureConfig, parse_settings
@@ -21,9 +21,6 @@ FACTS = HostFacts(
     ),
     resolv_conf="nameserver 10.96.0.10\nnameserver fd00::10\n",
 )
-
-#: A loaded machine is no failure.
-unhurried = settings(deadline=None)
 
 
 @st.composite
@@ -55,7 +52,6 @@ def executed(text: str) -> dict[tuple[str, str], list[str]]:
     return chains
 
 
-@unhurried
 @given(planned=PLANS)
 def test_rules_stand_in_the_plans_order(planned: tuple[Table, ...]) -> None:
     expected = {
@@ -67,7 +63,6 @@ def test_rules_stand_in_the_plans_order(planned: tuple[Table, ...]) -> None:
     assert executed(transaction(planned)) == expected
 
 
-@unhurried
 @given(planned=PLANS)
 def test_a_written_rule_is_read_as_the_planned_one(planned: tuple[Table, ...]) -> None:
     for table in planned:
@@ -75,7 +70,6 @@ def test_a_written_rule_is_read_as_the_planned_one(planned: tuple[Table, ...]) -
             assert read_form(rule_text(rule)) == planned_form(rule)
 
 
-@unhurried
 @given(planned=PLANS)
 def test_every_chain_jumped_to_is_made(planned: tuple[Table, ...]) -> None:
     made = executed(transaction(planned))
@@ -86,7 +80,6 @@ def test_every_chain_jumped_to_is_made(planned: tuple[Table, ...]) -> None:
                 assert (table_name(table.name), chain_name(rule.target.chain)) in made
 
 
-@unhurried
 @given(config=configurations())
 def test_both_families_together_have_the_rules_of_each(config: CaptureConfig) -> None:
     captured: tuple[Family, ...] = config.families.captured

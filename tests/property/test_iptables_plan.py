@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iptables import rules
@@ -30,9 +30,6 @@ FACTS = HostFacts(
     addresses=(InterfaceAddress("eth0", 2, 4, "10.0.0.7", is_up=True, is_loopback=False),),
     resolv_conf="nameserver 10.96.0.10\nnameserver fd00::10\n",
 )
-
-#: A loaded machine is no failure.
-unhurried = settings(deadline=None)
 
 
 @st.composite
@@ -96,7 +93,6 @@ def every_rule(tables: Tables) -> Counter[tuple[str, str, str]]:
     return Counter((*place, spec) for place, specs in tables.items() for spec in specs)
 
 
-@unhurried
 @given(planned=plans(), before=occupied())
 def test_installing_and_removing_is_no_change(planned: tuple[Table, ...], before: Tables) -> None:
     installed = restore(before, rules.render_plan(planned))
@@ -106,7 +102,6 @@ def test_installing_and_removing_is_no_change(planned: tuple[Table, ...], before
     assert restore(installed, replace(own, ())) == before
 
 
-@unhurried
 @given(first=configs(), second=configs(), family=FAMILIES, before=occupied())
 def test_nothing_is_left_of_an_older_configuration_and_nothing_of_others_goes(
     first: CaptureConfig, second: CaptureConfig, family: Family, before: Tables
@@ -121,7 +116,6 @@ def test_nothing_is_left_of_an_older_configuration_and_nothing_of_others_goes(
     assert applied(replaced, None, family, record) == (before, None)
 
 
-@unhurried
 @given(first=configs(), second=configs(), family=FAMILIES, before=occupied(), data=st.data())
 def test_what_others_add_between_two_configurations_stays_where_it_is(
     first: CaptureConfig,
@@ -151,7 +145,6 @@ def others(tables: Tables, own: Own) -> Tables:
     }
 
 
-@unhurried
 @given(first=configs(), second=configs(), family=FAMILIES)
 def test_nothing_is_left_of_what_the_reference_installed_unless_it_is_warned_about(
     first: CaptureConfig, second: CaptureConfig, family: Family
@@ -167,7 +160,6 @@ def test_nothing_is_left_of_what_the_reference_installed_unless_it_is_warned_abo
     assert not every_rule(expected) - every_rule(replaced)
 
 
-@unhurried
 @given(
     first=configs(),
     second=configs(),
@@ -205,7 +197,6 @@ def dump(tables: Tables) -> str:
     return "\n".join([*lines, ""])
 
 
-@unhurried
 @given(planned=plans())
 def test_every_chain_jumped_to_is_made_and_every_rule_says_why(planned: tuple[Table, ...]) -> None:
     for table in planned:

@@ -103,9 +103,7 @@ def judge(text: str, *, openmetrics: bool) -> Counter[str]:
     return Counter(sample.name for sample in samples)
 
 
-MANY = settings(
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None
-)
+MANY = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @MANY
