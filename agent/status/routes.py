@@ -74,6 +74,8 @@ PREFIXES: Final = {
 #: Envoy's inbound pass-through connects from this address: it stands for the network (D9).
 INBOUND_SOURCE: Final = "127.0.0.6"
 LOOPBACK: Final = r"127(\.\d{1,3}){3}|::1"
+#: What no site can be called: an address, a name without a domain, and what is below localhost.
+OWN_HOST: Final = r"(\[[^\]]*\]|[0-9.]+|[^.:\[\]]*|(.+\.)?localhost\.?)(:[0-9]*)?"
 
 
 def find_route(path: str, query: str, *, profiling: bool) -> Route | Redirect | None:
@@ -113,11 +115,14 @@ def is_loopback(peer: str) -> bool:
 
 
 def is_foreign(request: Request) -> bool:
-    """Return whether a browser sends this for another site than ours: it says so itself.
+    """Return whether a browser sends this for another site than ours.
 
     Whoever looks at the page has made our port one of their own machine, where every site that
-    they visit could ask for an end of the pod. A link to the page is no such request.
+    they visit could ask for an end of the pod. The browser says so itself, unless a site has had
+    its own name lead to that machine: then Host has it. A link to the page is no such request.
     """
+    if not re.fullmatch(OWN_HOST, request.header("host"), re.IGNORECASE):
+        return True
     if request.header("sec-fetch-site") not in ("cross-site", "same-site"):
         return False
     is_link = request.method == "GET" and request.header("sec-fetch-dest") == "document"

@@ -87,6 +87,21 @@ async def test_another_site_can_neither_look_nor_end_the_pod() -> None:
     assert agent.calls == []
 
 
+async def test_a_site_that_has_its_own_name_lead_here_can_do_as_little() -> None:
+    agent = Agent()
+    public = ("/healthz/ready", "/metrics", "/app-health/none/readyz")
+    async with status_server(envoy_enabled=False, agent=agent) as status:
+        host = (("Host", f"evil.example:{status.port}"),)
+        quits = await status.ask("/quitquitquit", method="POST", headers=host)
+        looks = [(await status.ask(path, headers=host)).status for path in ("/", "/debug/config")]
+        answered = [(await status.ask(path, headers=host)).status for path in public]
+
+    assert (quits.status, looks) == (403, [403] * 2)
+    assert quits.body == b"Requests of other sites are not allowed: use localhost\n"
+    assert answered == [200, 200, 400]
+    assert agent.calls == []
+
+
 async def test_without_any_part_there_is_an_overview() -> None:
     async with status_server(envoy_enabled=False) as status:
         found = await overview(status)

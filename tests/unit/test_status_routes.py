@@ -152,3 +152,33 @@ def test_a_browser_says_for_whom_it_asks(
     headers = (("Sec-Fetch-Site", site), ("sec-fetch-dest", destination))
 
     assert is_foreign(Request(method, "/", headers)) is expected
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("", False),  # of HTTP/1.0
+        ("localhost", False),
+        ("LOCALHOST:15020", False),
+        ("localhost.", False),
+        ("pod.localhost:8080", False),
+        ("127.0.0.1:15020", False),
+        ("[::1]:15020", False),
+        ("[::1]", False),
+        ("10.0.0.1", False),
+        ("web-1:15020", False),  # of the hosts file
+        ("evil.example", True),
+        ("evil.example:15020", True),
+        ("127.0.0.1.evil.example", True),
+        ("localhost.evil.example", True),
+        ("evillocalhost.example", True),
+        ("evil.example.:15020", True),
+        ("evil.example:[::1]", True),
+        ("evil.example\n.localhost", True),
+    ],
+)
+def test_a_name_that_a_site_may_have_is_not_ours(
+    host: str,
+    expected: bool,  # noqa: FBT001 - as above
+) -> None:
+    assert is_foreign(Request("GET", "/", (("Host", host),))) is expected
