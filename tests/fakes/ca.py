@@ -273,6 +273,7 @@ async def _tls_front(
     context.set_alpn_protocols(["h2"])
     async with contextlib.AsyncExitStack() as stack:
         backends: dict[str, str] = {}
+        making = asyncio.Lock()
         connections: set[asyncio.Task[Any]] = set()
 
         async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -285,15 +286,18 @@ async def _tls_front(
                 value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI"
             ]
             identity = names[0] if names else ""
-            if identity not in backends:
-                path = f"{directory}/{len(backends)}.sock"
-                await stack.enter_async_context(_serving(ca, identity, f"unix:{path}"))
-                backends[identity] = path
-            behind = await asyncio.open_unix_connection(backends[identity])
+            writers = [writer]
             try:
+                async with making:
+                    if identity not in backends:
+                        path = f"{directory}/{len(backends)}.sock"
+                        await stack.enter_async_context(_serving(ca, identity, f"unix:{path}"))
+                        backends[identity] = path
+                behind = await asyncio.open_unix_connection(backends[identity])
+                writers.append(behind[1])
                 await asyncio.gather(_pump(reader, behind[1]), _pump(behind[0], writer))
             finally:
-                for each in (writer, behind[1]):
+                for each in writers:
                     with contextlib.suppress(AttributeError):  # Python 3.11: it is gone already
                         each.transport.abort()
 
