@@ -8,6 +8,7 @@ Source: performance.md, decision 7; status-lifecycle.md section 5.8.
 """
 
 import asyncio
+import functools
 import os
 import socket
 import struct
@@ -28,6 +29,7 @@ from agent.http.parser import ResponseParser
 
 if TYPE_CHECKING:
     import ssl  # few pods need it
+    from concurrent.futures import ThreadPoolExecutor
 
     from agent.http.tls.client import TlsStream
 
@@ -35,6 +37,7 @@ __all__ = ["HttpError", "Incoming", "Response", "dial", "fetch", "stream"]
 
 READ_BYTES: Final = 64 * 1024
 MAX_PORT: Final = 65535
+RESOLVERS: Final = 4
 #: On, for one second, as the kubelet sets it; on, for none: reset instead of waiting.
 LINGER: Final = struct.pack("ii", 1, 1)
 NO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -322,11 +325,22 @@ async def _addresses(
     if host == "localhost":  # no resolver, hence no thread, for the common case
         found = [*_literal("127.0.0.1", port), *_literal("::1", port)]
     elif not (found := _literal(host, port)):
-        loop = asyncio.get_running_loop()
-        answers = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        ask = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        answers = await asyncio.get_running_loop().run_in_executor(_resolvers(), ask)
         found = [(family, address) for family, _, _, _, address in answers]
     wanted = {family for family, _ in _literal(source, 0)} if source else None
     return [entry for entry in found if wanted is None or entry[0] in wanted]
+
+
+@functools.cache
+def _resolvers() -> "ThreadPoolExecutor":
+    """Return threads of their own: one may wait for a name server for minutes.
+
+    Those of asyncio are for others, too, and it waits for them at the end.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - few names are resolved
+
+    return ThreadPoolExecutor(RESOLVERS, "resolver")
 
 
 def _literal(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:

@@ -10,22 +10,10 @@ import pytest
 from agent.wasm.order import FetchOrder, write_order, write_settings
 from agent.wasm.settings import FetchSettings
 from tests.netns.namespaces import ROOT
+from tests.netns.resolvers import without_answers
 from tests.waiting import until
 
 pytestmark = pytest.mark.root
-
-#: Whatever is sent to a neighbour that is not there is lost.
-SILENT = """
-ip link add here type veth peer name there
-ip address add 192.0.2.1/24 dev here
-ip link set here up
-ip link set there up
-ip neighbour add 192.0.2.2 lladdr 02:00:00:00:00:02 dev here
-mount --bind "$0" /etc/resolv.conf
-exec "$@"
-"""
-#: More than a minute until the resolver gives up.
-RESOLVER = "nameserver 192.0.2.2\noptions timeout:30 attempts:5\n"
 
 
 def threads(pid: int) -> int:
@@ -33,12 +21,11 @@ def threads(pid: int) -> int:
 
 
 async def test_an_agent_that_is_gone_leaves_no_process_that_waits(tmp_path: Path) -> None:
-    (tmp_path / "resolv.conf").write_text(RESOLVER)
     ours, theirs = socket.socketpair()
     settings = write_settings(FetchSettings(str(tmp_path)))
     with ours, theirs:
         process = await asyncio.create_subprocess_exec(
-            *("unshare", "--mount", "--net", "sh", "-ec", SILENT, str(tmp_path / "resolv.conf")),
+            *without_answers(tmp_path),
             *(sys.executable, "-P", "-m", "agent.wasm", settings),
             stdin=theirs.fileno(),
             cwd=ROOT,
