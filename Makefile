@@ -42,6 +42,7 @@ check: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+bench: export GRPC_VERBOSITY = NONE
 bench: .venv/ready system
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit; done
 

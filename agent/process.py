@@ -26,6 +26,7 @@ from agent.identity.sockets.client import look
 from agent.lifecycle.command_line import EnvoySettings, envoy_arguments
 from agent.lifecycle.drain import STATISTICS
 from agent.lifecycle.process import Envoy, check_ports, spawn
+from agent.scopes import grpc_verbosity
 from agent.settings import Settings, World, parse_settings
 from agent.version import version_line
 from bootstrap import files
@@ -39,6 +40,7 @@ from iptables.flags import Parsed
 POD_LABELS = "./etc/istio/pod/labels"
 POD_ANNOTATIONS = "./etc/istio/pod/annotations"
 RESOLV_CONF = "/etc/resolv.conf"
+VERBOSITY = "GRPC_VERBOSITY"
 TRACE_VARIABLE = "AGENT_START_TRACE"
 #: Fields of ProxyConfig in which users put secrets, or have to.
 SECRETIVE = frozenset(("tracing", "proxyMetadata", "readinessProbe"))
@@ -84,7 +86,7 @@ def start(flags: Parsed, environ: Mapping[str, str], begun: CsrChild | None) -> 
 
         detection = Detection(settings.cloud, environ)
         try:
-            import_frameworks()
+            import_frameworks(grpc_verbosity(settings.log.levels))
             from agent.run import Start, run  # noqa: PLC0415
 
             whole = Start(settings, node, envoy, gate, launch, detection, mode, first_key)
@@ -122,20 +124,27 @@ def _first_key(begun: CsrChild | None, settings: Settings, mode: Mode) -> CsrChi
     return begun
 
 
-def import_frameworks() -> None:
+def import_frameworks(verbosity: str = "NONE") -> None:
     """Import asyncio and gRPC without two modules that they hardly use, for the memory of each pod.
 
     asyncio does without ssl where Python was built without: that saves 1.4 MB and 4 MB of
     libraries, and the agent has a TLS client of its own (http/tls). gRPC takes of
     typing_extensions a name that typing has, too: 0.4 MB.
+
+    Args:
+        verbosity: of gRPC, which reads it on import, unless GRPC_VERBOSITY is set.
     """
     import typing  # noqa: PLC0415
 
     with _in_place_of("ssl", None):
         import asyncio  # noqa: PLC0415, F401 - imported for those who need it
+    has_own = VERBOSITY in os.environ
+    os.environ.setdefault(VERBOSITY, verbosity)
     with _in_place_of("typing_extensions", typing), suppress(ImportError):
         # A gRPC that uses more of it is imported again by whoever needs it.
         import grpc.aio  # noqa: PLC0415, F401
+    if not has_own:
+        del os.environ[VERBOSITY]  # which is nothing to Envoy
 
 
 @contextmanager

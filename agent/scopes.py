@@ -7,7 +7,7 @@ Source: bootstrap.md section 1.3.
 
 from __future__ import annotations
 
-from iptables.logline import parse_levels
+from iptables.logline import level_of, parse_levels
 
 TYPE_CHECKING = False  # stands for that of `typing`
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from iptables.flags import Parsed
 
 BUILT_IN: Final = "default:info,grpc:none"
+
+#: What gRPC calls the levels; its lines, in a format of its own, go to stderr.
+GRPC_VERBOSITY: Final = {"debug": "DEBUG", "info": "INFO", "warn": "ERROR", "error": "ERROR"}
 
 
 class LogSettings:
@@ -47,3 +50,8 @@ def parse_log(flags: Parsed, errors: list[str]) -> LogSettings:
         as_json=flags.is_on("log_as_json"),
         callers=frozenset(filter(None, flags.text("log_caller").split(","))),
     )
+
+
+def grpc_verbosity(levels: Mapping[str, str]) -> str:
+    """Return the GRPC_VERBOSITY with which gRPC itself logs what the scope 'grpc' asks for."""
+    return GRPC_VERBOSITY.get(level_of(levels, "grpc"), "NONE")

@@ -213,5 +213,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     main()

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+#: gRPC tells each end of a connection in lines of its own; it reads this when it is imported.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

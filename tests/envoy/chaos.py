@@ -84,7 +84,7 @@ class Plane:
                 *(sys.executable, "-m", "tests.fakes.chaos_plane"),
                 *(str(self._directory), ADDRESS, acted, seed),
             ],
-            environ={**os.environ, "PYTHONPATH": str(TREE), "GRPC_VERBOSITY": "NONE"},
+            environ={**os.environ, "PYTHONPATH": str(TREE)},
             stdout=subprocess.PIPE,
         )
         assert self._child.stdout
