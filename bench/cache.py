@@ -13,7 +13,6 @@ that of the whole process. Burst: 2,000 pushes of 2 KB as fast as they are taken
 import argparse
 import asyncio
 import json
-import os
 import statistics
 import subprocess
 import sys
