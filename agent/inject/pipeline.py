@@ -9,7 +9,7 @@ Source: status-lifecycle.md section 11.4.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from agent.inject.annotations import STATUS_PORT, check_annotations, parse_bool
@@ -23,6 +23,8 @@ from agent.inject.order import order_containers
 from agent.inject.overrides import apply_overrides, follow_ids, named, user_definitions
 from agent.inject.owner import Owner
 from agent.inject.probes import REWRITE, rewrite_probes
+from agent.inject.probes import VARIABLE as PROBERS
+from agent.inject.prometheus import VARIABLE as METRICS
 from agent.inject.prometheus import clear, merge_metrics, secure_port
 from agent.inject.status import (
     CONTAINER_LISTS,
@@ -141,9 +143,10 @@ def _finish(
     proxy = next(
         (found for group in CONTAINER_LISTS if (found := named(spec.get(group, []), PROXY))), None
     )
-    network = pod.labels.get(NETWORK_LABEL) or _network(request, pod)
+    location = _location(request, pod)
+    again = STATUS in request.pod["metadata"].get("annotations", {})
     if proxy is not None:
-        _set_cluster(proxy, _cluster_variables(request, pod, network))
+        _set_location(proxy, location, again=again)
     annotations, warnings = merge_metrics(
         annotations, proxy, status_port=port, enabled=pod.mesh.prometheus_merge
     )
@@ -151,14 +154,13 @@ def _finish(
         annotations |= secure_port(annotations, proxy)
         asked = parse_bool(annotations.get(REWRITE, ""))
         if pod.values.rewrite_probes if asked is None else asked:
-            again = STATUS in request.pod["metadata"].get("annotations", {})
             warnings += rewrite_probes(
                 spec, proxy, status_port=port, mesh_status_port=mesh_port, again=again
             )
     annotations[STATUS] = write_status(added, pod.settings.revision)
     annotations |= configuration.injected_annotations
     metadata["annotations"] = annotations
-    if network:
+    if network := location.get(NETWORK_VARIABLE):
         metadata["labels"] = {**metadata.get("labels", {}), NETWORK_LABEL: network}
     order_containers(spec, native=request.native, holds_application=pod.holds_application)
     return warnings
@@ -214,15 +216,16 @@ def _without_injected(
     before = dict(spec)
     proxies: list[Object] = []
     for group in CONTAINER_LISTS:
-        kept = [
-            item
-            for item in spec.get(group, ())
-            if not (status and status.has(group, item.get("name")))
-        ]
-        names = {item.get("name") for item in kept}
-        kept += [item for item in stored[group] if item.get("name") not in names]
-        before[group] = [item for item in kept if item.get("name") != PROXY]
-        proxies += [item for item in kept if item.get("name") == PROXY]
+        own = {item.get("name"): item for item in stored[group]}
+        found: list[Object] = []
+        for item in spec.get(group, ()):
+            definition = own.pop(item.get("name"), None)
+            if not (status and status.has(group, item.get("name"))):
+                definition = item
+            found += [definition] if definition else []
+        found += own.values()
+        before[group] = [item for item in found if item.get("name") != PROXY]
+        proxies += [item for item in found if item.get("name") == PROXY]
     before["containers"] += proxies[:1]
     return before
 
@@ -232,7 +235,7 @@ def _merge_templates(
 ) -> tuple[Object, Object]:
     """Return everything that the templates add, and the pod with it."""
     template: Object = {}
-    merged: Object = {name: request.pod[name] for name in ("metadata", "spec")}
+    merged: Object = {"metadata": request.pod["metadata"], "spec": _unfinished(request, pod)}
     for name in selected_templates(pod.annotations, configuration):
         rendered = _move_further_proxy(_render(name, configuration, pod), template, pod)
         template = merge(template, rendered, TEMPLATE)
@@ -240,6 +243,19 @@ def _merge_templates(
             merged = _move_own_proxy(merged, template)
         merged = merge(merged, rendered, TEMPLATE)
     return template, copy.deepcopy(_with_one_proxy(merged, template, request))
+
+
+def _unfinished(request: Request, pod: TemplatePod) -> Object:
+    """Return the spec with the proxy's variables in the order that a template once gave them."""
+    spec: Object = request.pod["spec"]
+    if STATUS not in request.pod["metadata"].get("annotations", {}):
+        return spec
+    location = _location(request, pod)
+    groups = {group: spec[group] for group in CONTAINER_LISTS if group in spec}
+    return spec | {
+        group: [_without(item, location) if item.get("name") == PROXY else item for item in items]
+        for group, items in groups.items()
+    }
 
 
 def selected_templates(annotations: Mapping[str, str], configuration: Configuration) -> list[str]:
@@ -307,22 +323,27 @@ def _with_one_proxy(merged: Object, template: Object, request: Request) -> Objec
     return {**merged, "spec": {**spec, "initContainers": kept}}
 
 
-def _network(request: Request, pod: TemplatePod) -> str:
-    return request.environment.get(NETWORK_VARIABLE) or pod.values.network
+def _location(request: Request, pod: TemplatePod) -> dict[str, str]:
+    """Return the variables that say where the pod is, of labels, URL and values."""
+    given = request.environment
+    cluster = given.get(CLUSTER_VARIABLE) or pod.values.cluster_name
+    network = pod.labels.get(NETWORK_LABEL) or given.get(NETWORK_VARIABLE) or pod.values.network
+    named = {CLUSTER_VARIABLE: cluster, NETWORK_VARIABLE: network}
+    return {**given, **{name: value for name, value in named.items() if value}}
 
 
-def _cluster_variables(request: Request, pod: TemplatePod, network: str) -> dict[str, str]:
-    """Return the variables that say where the pod is, of values, URL and labels."""
-    found = dict(request.environment)
-    cluster = found.get(CLUSTER_VARIABLE) or pod.values.cluster_name
-    if cluster:
-        found[CLUSTER_VARIABLE] = cluster
-    if network:
-        found[NETWORK_VARIABLE] = network
-    return found
-
-
-def _set_cluster(proxy: Object, variables: Mapping[str, str]) -> None:
-    environment = [item for item in proxy.get("env", ()) if item.get("name") not in variables]
+def _set_location(proxy: Object, variables: Mapping[str, str], *, again: bool) -> None:
+    """Put the variables behind the others, but before those that an earlier injection put there."""
+    last = (METRICS, PROBERS) if again else ()
+    others = _without(proxy, variables)["env"]
+    behind = [item for item in others if item.get("name") in last]
     added = [{"name": name, "value": value} for name, value in sorted(variables.items())]
-    proxy["env"] = environment + added
+    proxy["env"] = [item for item in others if item not in behind] + added + behind
+
+
+def _without(container: Object, variables: Collection[str]) -> Object:
+    environment = container.get("env", ())
+    return {
+        **container,
+        "env": [item for item in environment if item.get("name") not in variables],
+    }

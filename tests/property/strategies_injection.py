@@ -83,7 +83,9 @@ PODS = st.builds(
         max_size=2,
         unique_by=lambda item: item["name"],
     ),
-    st.dictionaries(st.sampled_from(["app", "version"]), LABEL_VALUES, max_size=2),
+    st.dictionaries(
+        st.sampled_from(["app", "version", "topology.istio.io/network"]), LABEL_VALUES, max_size=2
+    ),
     ANNOTATIONS,
     st.fixed_dictionaries(
         {},

@@ -19,7 +19,7 @@ from agent.inject.configuration import Configuration
 from agent.inject.manifest import Context as ManifestContext
 from agent.inject.manifest import ManifestError, inject_document
 from agent.inject.pipeline import Injected, inject
-from agent.inject.template.pod import PROXY
+from agent.inject.template.pod import PROXY, Settings
 from agent.inject.webhook.patch import json_patch
 from agent.inject.webhook.review import Answer, Context, answer
 from agent.inject.yaml_text import Text, dump, parse, split
@@ -29,6 +29,30 @@ from tests.property.strategies_injection import JSON, PODS, broken_pods
 
 Object = dict[str, Any]
 SETTINGS = make_settings()
+#: What puts variables, annotations and containers where an injection that comes later finds them.
+MANY_SETTINGS = (
+    SETTINGS,
+    make_settings({"global": {"network": "one", "multiCluster": {"clusterName": "east"}}}),
+    make_settings({"pilot": {"cni": {"enabled": True, "provider": "multus"}}}),
+    make_settings(
+        {"global": {"proxy": {"holdApplicationUntilProxyStarts": True, "statusPort": 15999}}},
+        {"defaultConfig": {"proxyMetadata": {"ENVOY_SECURE_MERGED_METRICS_PORT": "15092"}}},
+    ),
+)
+#: Templates of the user's that touch the application, and the proxy.
+FURTHER = Configuration(
+    default_templates=("sidecar", "further"),
+    templates={
+        "further": {
+            "spec": {
+                "containers": [
+                    {"name": "app", "env": [{"name": "A", "value": "b"}]},
+                    {"name": PROXY, "readinessProbe": {"tcpSocket": {"port": 1}}},
+                ]
+            }
+        }
+    },
+)
 NATIVE = st.sampled_from(["true", "false"])
 
 
@@ -47,15 +71,50 @@ def patch_of(found: Answer) -> list[Object]:
     return patch
 
 
-def injected(pod: Object, *, native: bool) -> Injected:
-    return inject(make_request(pod, native=native), Configuration(), SETTINGS)
+def injected(
+    pod: Object,
+    *,
+    native: bool,
+    settings: Settings = SETTINGS,
+    configuration: Configuration = Configuration(),  # noqa: B008 - a value
+) -> Injected:
+    return inject(make_request(pod, native=native), configuration, settings)
 
 
-@given(PODS, st.booleans())
-def test_injection_is_idempotent(pod: Object, native: bool) -> None:  # noqa: FBT001 - drawn
-    once = injected(pod, native=native).pod
+@given(
+    PODS,
+    st.booleans(),
+    st.sampled_from(MANY_SETTINGS),
+    st.sampled_from([Configuration(), FURTHER]),
+)
+def test_injection_is_idempotent(
+    pod: Object,
+    native: bool,  # noqa: FBT001 - drawn
+    settings: Settings,
+    configuration: Configuration,
+) -> None:
+    how: Any = {"native": native, "settings": settings, "configuration": configuration}
+    once = injected(pod, **how).pod
 
-    assert injected(once, native=native).pod == once
+    assert injected(once, **how).pod == once
+
+
+@given(PODS, st.booleans(), st.sampled_from([Configuration(), FURTHER]))
+def test_no_probe_has_two_handlers(
+    pod: Object,
+    native: bool,  # noqa: FBT001 - drawn
+    configuration: Configuration,
+) -> None:
+    once = injected(pod, native=native, configuration=configuration).pod
+    spec = injected(once, native=native, configuration=configuration).pod["spec"]
+
+    for item in (*spec["containers"], *spec.get("initContainers", ())):
+        probes = [
+            item.get(name, {}) for name in ("readinessProbe", "livenessProbe", "startupProbe")
+        ]
+        hooks = item.get("lifecycle", {}).values()
+        for holder in (*probes, *hooks):
+            assert len(holder.keys() & {"exec", "httpGet", "tcpSocket", "grpc", "sleep"}) <= 1
 
 
 @given(PODS, st.booleans())

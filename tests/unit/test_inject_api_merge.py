@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.inject.api.merge import merge, merge_items
-from agent.inject.api.schema import TEMPLATE
+from agent.inject.api.schema import CONTAINER, TEMPLATE
 from agent.inject.api.types import TEXT, Items, Struct
 
 LETTERS = Items(Struct({"name": TEXT, "value": TEXT}), key="name")
@@ -148,6 +148,25 @@ def test_directives_name_what_stays_and_what_goes() -> None:
     ) == {"metadata": {"finalizers": ["b"]}}
     assert merge({}, {"$deleteFromPrimitiveList/finalizers": ["a"]}, TEMPLATE) == {}
     assert spec(volumes, {"$setElementOrder/volumes": [{"name": "v"}]}) == volumes
+
+
+def test_of_alternatives_the_patchs_is_the_one() -> None:
+    container = {
+        "readinessProbe": {"tcpSocket": {"port": 1}, "periodSeconds": 2},
+        "livenessProbe": {"grpc": {"port": 1}},
+        "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "f"}}}],
+    }
+    patch = {
+        "readinessProbe": {"httpGet": {"port": 3}},
+        "livenessProbe": {"periodSeconds": 4, "exec": None},
+        "env": [{"name": "A", "value": "b"}],
+    }
+
+    assert merge(container, patch, CONTAINER) == {
+        "readinessProbe": {"httpGet": {"port": 3}, "periodSeconds": 2},
+        "livenessProbe": {"grpc": {"port": 1}, "periodSeconds": 4},
+        "env": [{"name": "A", "value": "b"}],
+    }
 
 
 def test_neither_is_changed() -> None:

@@ -42,6 +42,13 @@ def test_marks_say_when_a_field_is_written() -> None:
     assert problems == []
 
 
+def test_fields_may_be_alternatives() -> None:
+    types = parse_types("A = |a |b:int c")
+
+    assert types["A"].alternatives == {"a", "b"}
+    assert list(types["A"].fields) == ["a", "b", "c"]
+
+
 def test_a_type_may_have_the_fields_of_another_and_be_open() -> None:
     types = parse_types("A = a\nB = +A b ...\n")
 

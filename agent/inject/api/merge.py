@@ -19,7 +19,8 @@ def merge(original: Mapping[str, object], patch: Mapping[str, object], kind: Typ
     """Return the original with the patch merged in; neither is changed, parts are shared.
 
     null deletes a member; `$patch: replace` puts the patch in the place of everything,
-    `$patch: delete` deletes; `$retainKeys` names the members that stay.
+    `$patch: delete` deletes; `$retainKeys` names the members that stay. Of alternatives, such as
+    the handlers of a probe, the patch's takes the place of any other: the API takes one alone.
     """
     directive = patch.get(DIRECTIVE)
     if directive == "delete":
@@ -27,10 +28,11 @@ def merge(original: Mapping[str, object], patch: Mapping[str, object], kind: Typ
     if directive == "replace":
         return {name: value for name, value in patch.items() if name != DIRECTIVE}
     retained = patch.get(RETAIN_KEYS)
+    others = _other_alternatives(patch, kind)
     merged: Object = {
         name: value
         for name, value in original.items()
-        if not isinstance(retained, list) or name in retained
+        if name not in others and (not isinstance(retained, list) or name in retained)
     }
     for name, value in patch.items():
         if name.startswith("$"):
@@ -40,6 +42,13 @@ def merge(original: Mapping[str, object], patch: Mapping[str, object], kind: Typ
         else:
             merged[name] = _member(merged.get(name), value, _kind_of(name, kind))
     return merged
+
+
+def _other_alternatives(patch: Mapping[str, object], kind: Type) -> frozenset[str]:
+    """Return the members that what the patch has stands in the place of."""
+    alternatives = kind.alternatives if isinstance(kind, Struct) else frozenset()
+    given = {name for name in alternatives if patch.get(name) is not None}
+    return alternatives - given if given else frozenset()
 
 
 def _delete_from(merged: Object, name: str, value: object) -> None:

@@ -29,20 +29,20 @@ HTTPGetAction = path port:port? host scheme httpHeaders:NameValue[]
 TCPSocketAction = port:port? host
 GRPCAction = port:int service?
 SleepAction = seconds:int
-Probe = exec:ExecAction httpGet:HTTPGetAction tcpSocket:TCPSocketAction grpc:GRPCAction
+Probe = |exec:ExecAction |httpGet:HTTPGetAction |tcpSocket:TCPSocketAction |grpc:GRPCAction
     initialDelaySeconds:int timeoutSeconds:int periodSeconds:int successThreshold:int
     failureThreshold:int terminationGracePeriodSeconds:int?
-LifecycleHandler = exec:ExecAction httpGet:HTTPGetAction tcpSocket:TCPSocketAction
-    sleep:SleepAction
+LifecycleHandler = |exec:ExecAction |httpGet:HTTPGetAction |tcpSocket:TCPSocketAction
+    |sleep:SleepAction
 Lifecycle = postStart:LifecycleHandler preStop:LifecycleHandler stopSignal?
 ContainerPort = name hostPort:int containerPort:int protocol hostIP
 ObjectFieldSelector = apiVersion fieldPath
 ResourceFieldSelector = containerName resource divisor:quantity!
 KeySelector = name key optional:bool?
 FileKeySelector = volumeName path key optional:bool?
-EnvVarSource = fieldRef:ObjectFieldSelector resourceFieldRef:ResourceFieldSelector
-    configMapKeyRef:KeySelector secretKeyRef:KeySelector fileKeyRef:FileKeySelector
-EnvVar = name value valueFrom:EnvVarSource
+EnvVarSource = |fieldRef:ObjectFieldSelector |resourceFieldRef:ResourceFieldSelector
+    |configMapKeyRef:KeySelector |secretKeyRef:KeySelector |fileKeyRef:FileKeySelector
+EnvVar = name |value |valueFrom:EnvVarSource
 EnvSource = name optional:bool?
 EnvFromSource = prefix configMapRef:EnvSource secretRef:EnvSource
 ResourceClaim = name request
@@ -131,19 +131,19 @@ CSIVolumeSource = driver readOnly:bool? fsType? volumeAttributes:{text}
     nodePublishSecretRef:LocalObjectReference
 EphemeralVolumeSource = volumeClaimTemplate:PersistentVolumeClaimTemplate
 ImageVolumeSource = reference pullPolicy
-Volume = name hostPath:HostPathVolumeSource emptyDir:EmptyDirVolumeSource
-    gcePersistentDisk:GCEPersistentDiskVolumeSource
-    awsElasticBlockStore:AWSElasticBlockStoreVolumeSource gitRepo:GitRepoVolumeSource
-    secret:SecretVolumeSource nfs:NFSVolumeSource iscsi:ISCSIVolumeSource
-    glusterfs:GlusterfsVolumeSource persistentVolumeClaim:PersistentVolumeClaimVolumeSource
-    rbd:RBDVolumeSource flexVolume:FlexVolumeSource cinder:CinderVolumeSource
-    cephfs:CephFSVolumeSource flocker:FlockerVolumeSource downwardAPI:DownwardAPIVolumeSource
-    fc:FCVolumeSource azureFile:AzureFileVolumeSource configMap:ConfigMapVolumeSource
-    vsphereVolume:VsphereVirtualDiskVolumeSource quobyte:QuobyteVolumeSource
-    azureDisk:AzureDiskVolumeSource photonPersistentDisk:PhotonPersistentDiskVolumeSource
-    projected:ProjectedVolumeSource portworxVolume:PortworxVolumeSource
-    scaleIO:ScaleIOVolumeSource storageos:StorageOSVolumeSource csi:CSIVolumeSource
-    ephemeral:EphemeralVolumeSource image:ImageVolumeSource
+Volume = name |hostPath:HostPathVolumeSource |emptyDir:EmptyDirVolumeSource
+    |gcePersistentDisk:GCEPersistentDiskVolumeSource
+    |awsElasticBlockStore:AWSElasticBlockStoreVolumeSource |gitRepo:GitRepoVolumeSource
+    |secret:SecretVolumeSource |nfs:NFSVolumeSource |iscsi:ISCSIVolumeSource
+    |glusterfs:GlusterfsVolumeSource |persistentVolumeClaim:PersistentVolumeClaimVolumeSource
+    |rbd:RBDVolumeSource |flexVolume:FlexVolumeSource |cinder:CinderVolumeSource
+    |cephfs:CephFSVolumeSource |flocker:FlockerVolumeSource |downwardAPI:DownwardAPIVolumeSource
+    |fc:FCVolumeSource |azureFile:AzureFileVolumeSource |configMap:ConfigMapVolumeSource
+    |vsphereVolume:VsphereVirtualDiskVolumeSource |quobyte:QuobyteVolumeSource
+    |azureDisk:AzureDiskVolumeSource |photonPersistentDisk:PhotonPersistentDiskVolumeSource
+    |projected:ProjectedVolumeSource |portworxVolume:PortworxVolumeSource
+    |scaleIO:ScaleIOVolumeSource |storageos:StorageOSVolumeSource |csi:CSIVolumeSource
+    |ephemeral:EphemeralVolumeSource |image:ImageVolumeSource
 
 # Pods.
 NodeSelectorTerm = matchExpressions:LabelSelectorRequirement[]

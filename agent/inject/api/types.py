@@ -33,6 +33,8 @@ class Struct(NamedTuple):
     presence: Presence = "set"
     #: Other fields are kept as they are.
     is_open: bool = False
+    #: Fields of which an object has one.
+    alternatives: frozenset[str] = frozenset()
 
 
 class Items(NamedTuple):
@@ -71,6 +73,7 @@ def parse_types(text: str) -> dict[str, Struct]:
         name:{kind}      an object whose keys are the user's
         name? name:int?  left out only where it is not set, not when it is zero as well
         name! name:int!  always there
+        |name:kind       one of the fields, all with this mark, of which an object has just one
         +Name            all fields of a type
         ...              all other fields, as they are
 
@@ -78,15 +81,15 @@ def parse_types(text: str) -> dict[str, Struct]:
         ValueError: a word is none of these.
     """
     known: dict[str, Struct] = {}
-    for name, words in re.findall(r"^(\w+) = (.*(?:\n .*)*)", text, re.MULTILINE):
+    for name, entry in re.findall(r"^(\w+) = (.*(?:\n .*)*)", text, re.MULTILINE):
         fields: dict[str, Type] = {}
-        *closed, last = words.split()
-        for word in (*closed, *([] if last == OTHERS else [last])):
-            if word.startswith("+"):
-                fields |= known[word[1:]].fields
-            else:
-                fields |= _field(word, known)
-        known[name] = Struct(fields, is_open=last == OTHERS)
+        alternatives: set[str] = set()
+        words = entry.split()
+        for word in (word for word in words if word != OTHERS):
+            found = known[word[1:]].fields if word[0] == "+" else _field(word.lstrip("|"), known)
+            fields |= found
+            alternatives |= found.keys() if word[0] == "|" else set()
+        known[name] = Struct(fields, is_open=OTHERS in words, alternatives=frozenset(alternatives))
     return known
 
 
