@@ -172,6 +172,7 @@ async def test_tcp_is_healthy_where_a_connection_can_be_made() -> None:
         (("no-such-command",), "no-such-command: no such file in PATH"),
         (("/etc/passwd",), f"/etc/passwd: not executable by uid {os.geteuid()}"),
         (("a\0b",), "embedded null byte"),
+        (("\udc80",), "\\udc80: no such file in PATH"),
     ],
 )
 async def test_a_command_must_end_with_status_0(
@@ -216,6 +217,23 @@ async def test_a_command_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
     assert not has_children()
 
 
+async def test_a_command_that_cannot_be_waited_for_is_ended() -> None:
+    """A descriptor is needed for that, and there may be none left."""
+    import resource  # noqa: PLC0415 -- of this test alone
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+    try:
+        problem = await problem_of(ExecCheck(("sleep", "9")))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert problem == "too many open files"
+    assert end_of_child() in (signal.SIGKILL, None)
+
+
 async def test_a_command_gets_neither_our_streams_nor_our_signals(tmp_path: Path) -> None:
     report = tmp_path / "report"
     files = " ".join(f"/proc/$$/fd/{number}" for number in range(3))
@@ -226,6 +244,14 @@ async def test_a_command_gets_neither_our_streams_nor_our_signals(tmp_path: Path
     *streams, ignored = report.read_text().splitlines()
     assert streams == ["/dev/null"] * 3
     assert int(ignored.split()[1], 16) & 1 << signal.SIGPIPE - 1 == 0
+
+
+def end_of_child() -> int | None:
+    """Return how a child has ended, none if it was fetched already."""
+    try:
+        return os.waitpid(-1, 0)[1]
+    except ChildProcessError:
+        return None
 
 
 def has_children() -> bool:

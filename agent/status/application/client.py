@@ -25,11 +25,13 @@ HEALTHY: Final = range(200, 400)
 async def find_problem(settings: HealthSettings) -> str | None:
     """Return why the application is not healthy, None if it is."""
     try:
-        return await _find_problem(settings)
+        problem = await _find_problem(settings)
     except OSError as error:  # no descriptors left, or no processes
-        return (error.strerror or str(error)).lower()
+        problem = (error.strerror or str(error)).lower()
     except (HttpError, ValueError) as error:
-        return str(error)
+        problem = str(error)
+    # It may quote a setting, and those come from an environment that may be no UTF-8.
+    return problem and problem.encode(errors="backslashreplace").decode()
 
 
 async def _find_problem(settings: HealthSettings) -> str | None:

@@ -37,7 +37,7 @@ async def run(command: Sequence[str], *, timeout_seconds: float) -> str | None:
             await _exited(pid)
     except TimeoutError:
         return f"command timeout exceeded: {await _kill(pid)}"
-    except asyncio.CancelledError:
+    except BaseException:  # cancelled, or there is no descriptor left to wait with
         await _kill(pid)
         raise
     return _reap(pid)
@@ -75,7 +75,7 @@ async def _exited(pid: int) -> None:
 async def _kill(pid: int) -> str | None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    with suppress(TimeoutError):
+    with suppress(OSError):  # not in time, or as above
         async with asyncio.timeout(KILL_SECONDS):
             await _exited(pid)
     return _reap(pid)
