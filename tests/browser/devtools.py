@@ -34,7 +34,7 @@ FLAGS: Final = (
     "--disable-extensions",
     "--disable-sync",
     "--no-first-run",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--host-resolver-rules=MAP evil.example 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--remote-debugging-port=0",
 )
 DOMAINS: Final = ("Page", "Runtime", "Log", "Network")

@@ -1,9 +1,20 @@
 """The page for whoever looks: by light and by dark, by keyboard, on little room, over time."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from agent.status.readiness import Shortfall
-from tests.browser.telling import documents, drain, looking_at_agent, parts
+from tests.browser.telling import (
+    NOW,
+    certificate,
+    certificates,
+    documents,
+    drain,
+    looking_at_agent,
+    parts,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -60,7 +71,7 @@ async def test_everything_can_be_read_by_light_and_by_dark(scheme: str, chromium
     assert ground == {"light": "rgb(244, 245, 247)", "dark": "rgb(18, 21, 24)"}[scheme]
 
 
-@pytest.mark.parametrize("width", [1280, 1000, 640, 360])
+@pytest.mark.parametrize("width", [1280, 1200, 1000, 640, 360])
 async def test_it_fits_into_the_window_whatever_is_long(width: int, chromium: str) -> None:
     async with looking_at_agent(chromium, BUSY) as (look, _):
         await look.tab.emulate(width=width)
@@ -70,10 +81,44 @@ async def test_it_fits_into_the_window_whatever_is_long(width: int, chromium: st
             ".filter((node) => node.getBoundingClientRect().right > innerWidth)"
             ".map((node) => node.outerHTML)"
         )
+        cut = await look.tab.evaluate(
+            "[...document.querySelectorAll('.scroll')]"
+            ".filter((node) => node.scrollWidth > node.clientWidth)"
+            ".map((node) => node.getAttribute('aria-label'))"
+        )
         scrolled = await look.tab.evaluate("document.scrollingElement.scrollWidth")
 
     assert wide == []
+    assert cut == []  # of the tables, which could be scrolled, but who would know
     assert scrolled == width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+async def test_pictures_for_who_wants_to_see_it(
+    scheme: str, width: int, tmp_path: Path, chromium: str
+) -> None:
+    """PAGE_PICTURES names a directory to leave them in."""
+    trouble = parts(
+        documents()
+        | {"certs": certificates(certificate(ends=NOW - 60), problem="the CA is silent")},
+        shortfall=Shortfall("envoy_config", "config not received from XDS server", ("a.b",)),
+        details={"xds": "lds was refused: no filter chains specified"},
+    )
+    async with looking_at_agent(chromium, trouble) as (look, _):
+        await look.tab.emulate(width=width, prefers_color_scheme=scheme)
+        first = await look.tab.text("main > section:not([hidden])")
+        top = await look.tab.evaluate(
+            "document.querySelector('#readiness .reason').getBoundingClientRect().bottom"
+        )
+        picture = await look.tab.screenshot()
+
+    directory = Path(os.environ.get("PAGE_PICTURES", tmp_path))
+    (directory / f"page-{scheme}-{width}.png").write_bytes(picture)
+    assert "✕ Not ready" in first
+    assert top < 400  # of the window: the reason is there before anybody scrolls
+    assert picture.startswith(b"\x89PNG")
+    assert int.from_bytes(picture[16:20]) == width
 
 
 async def test_nothing_moves(chromium: str) -> None:

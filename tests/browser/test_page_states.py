@@ -56,7 +56,7 @@ async def test_everything_at_once(chromium: str) -> None:
     assert "up 1 h 23 min 36 MB" in header
     assert "Envoy restarted 1 time" in header
     assert "✓ connected last error 1 min 30 s ago: stream was reset" in readiness
-    assert "✓ 1,234 hosts others: 10.96.0.10:53" in readiness
+    assert "✓ 1,234 hosts other names: 10.96.0.10:53" in readiness
     assert "Delta stream 3 since" in xds
     assert "1,234 requests (63 kB), 1,200 pushes (12 MB)" in xds
     assert f"eds endpoints ▲ STALE v1 12 35 kB {DASH} 1 min ago" in xds
@@ -210,5 +210,20 @@ async def test_other_sites_get_nothing_and_end_nothing(chromium: str) -> None:
             assert await tab.evaluate(f"{send}.then((answer) => answer.type)") == "opaque"
         read = f"fetch('{address}/debug/overview').then(() => 'read', () => 'refused')"
         assert await tab.evaluate(read) == "refused"
+
+    assert agent.calls == []
+
+
+async def test_a_site_whose_name_leads_here_gets_nothing_and_ends_nothing(chromium: str) -> None:
+    agent = Agent()
+    async with (
+        status_server(envoy_enabled=False, agent=agent) as status,
+        new_tab(chromium) as tab,
+    ):
+        # As if it were the site's own server: a browser sees but one site.
+        await tab.go(f"http://evil.example:{status.port}/healthz/ready")
+        ended = "fetch('/quitquitquit', {method: 'POST'}).then((answer) => answer.status)"
+        read = "fetch('/debug/overview').then((answer) => answer.status)"
+        assert [await tab.evaluate(each) for each in (ended, read)] == [403, 403]
 
     assert agent.calls == []

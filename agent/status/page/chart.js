@@ -90,7 +90,7 @@ function kindRow(history, last, [kind, name, what, marked]) {
 
 function refusals(all, recent) {
   if (!all) return null;
-  return h("strong", { class: "state bad" }, h("span", { "aria-hidden": "true" }, "▼ "),
+  return h("strong", { class: "state bad" }, h("span", { "aria-hidden": "true" }, "▼\u00a0"),
     `${count(all)} refused, ${count(recent)} lately`);
 }
 

@@ -2,7 +2,7 @@
 // the document is missing, the rest is shown; what is missing says so.
 
 import { h } from "./tree.js";
-import { clock, count, counted, distance, size, span, wholeSpan } from "./words.js";
+import { age, clock, count, counted, distance, size, span, wholeSpan } from "./words.js";
 
 const SIGNS = { good: "✓", warn: "▲", bad: "✕", idle: "○" };
 const TYPES = {
@@ -25,7 +25,7 @@ const STATES = {
 
 /** Return a state: a sign, so that colour is not alone, and a word. */
 export function state(mood, ...words) {
-  return h("span", { class: `state ${mood}` }, h("span", { "aria-hidden": "true" }, `${SIGNS[mood]} `), words);
+  return h("span", { class: `state ${mood}` }, h("span", { "aria-hidden": "true" }, `${SIGNS[mood]}\u00a0`), words);
 }
 
 const facts = (...rows) =>
@@ -103,7 +103,7 @@ function envoyState(found, xds) {
 
 function names({ hosts, nameservers }) {
   const table = hosts === null ? "no name table yet" : counted(hosts, "host");
-  return [state(hosts === null ? "warn" : "good", table), nameservers.length > 0 && note(`others: ${nameservers.join(", ")}`)];
+  return [state(hosts === null ? "warn" : "good", table), nameservers.length > 0 && note(`other names: ${nameservers.join(", ")}`)];
 }
 
 /** Return whether anything was sent to Envoy on its present stream. */
@@ -127,8 +127,9 @@ export function xds({ xds: found, time: now }, known) {
       h("table", null,
         h("thead", null, h("tr", null,
           ["type", "state", "version"].map((name) => h("th", { scope: "col", key: name }, name)),
-          ["resources", "size", "answered in", "pushed"].map((name) =>
-            h("th", { scope: "col", class: "number", key: name }, name)))),
+          ["resources", "size", "answered in"].map((name) =>
+            h("th", { scope: "col", class: "number extra", key: name }, name)),
+          h("th", { scope: "col", class: "number" }, "pushed"))),
         h("tbody", null, types.map(([name, type]) => typeRow(name, type, now))))),
     refusals.length > 0 && h("ul", { class: "refusals" }, refusals.map(([name, type]) => refusal(name, type, now))),
   ];
@@ -141,10 +142,10 @@ function typeRow(name, { state: found, sent, milliseconds, last_nack: refused },
     h("th", { scope: "row" }, short, what(TYPES[name])),
     h("td", null, isRefused ? state("bad", `${found}, refused`) : state(SYNC[found] ?? "idle", found)),
     h("td", { class: "version" }, sent?.version || "–"),
-    h("td", { class: "number" }, count(sent?.resources)),
-    h("td", { class: "number" }, size(sent?.bytes)),
-    h("td", { class: "number" }, milliseconds === null ? "–" : span(milliseconds / 1000)),
-    h("td", { class: "number" }, sent ? distance(sent.time, now) : "–"));
+    h("td", { class: "number extra" }, count(sent?.resources)),
+    h("td", { class: "number extra" }, size(sent?.bytes)),
+    h("td", { class: "number extra" }, milliseconds === null ? "–" : span(milliseconds / 1000)),
+    h("td", { class: "number" }, sent ? age(sent.time, now) : "–"));
 }
 
 function refusal(name, { sent, last_nack: refused }, now) {
@@ -201,7 +202,8 @@ export function probes({ probes: found, time: now }) {
     h("table", null,
       h("thead", null, h("tr", null,
         ["probe", "last result", "asks"].map((name) => h("th", { scope: "col", key: name }, name)),
-        ["in a row", "took", "asked"].map((name) => h("th", { scope: "col", class: "number", key: name }, name)))),
+        ["in a row", "took"].map((name) => h("th", { scope: "col", class: "number extra", key: name }, name)),
+        h("th", { scope: "col", class: "number" }, "asked"))),
       h("tbody", null, found.map((probe) => probeRow(probe, now)))));
 }
 
@@ -213,9 +215,9 @@ function probeRow({ path, target, timeout_seconds: limit, last }, now) {
       ? [state(last.success ? "good" : "bad", last.status), last.reason && h("span", { class: "why" }, last.reason)]
       : state("idle", "not asked yet")),
     h("td", null, h("code", null, target)),
-    h("td", { class: "number" }, count(last?.times)),
-    h("td", { class: "number" }, last ? span(last.seconds) : "–", limit && what(`of ${span(limit)}`)),
-    h("td", { class: "number" }, last ? distance(last.at, now) : "–"));
+    h("td", { class: "number extra" }, count(last?.times)),
+    h("td", { class: "number extra" }, last ? span(last.seconds) : "–", limit && what(`of ${span(limit)}`)),
+    h("td", { class: "number" }, last ? age(last.at, now) : "–"));
 }
 
 /** Return how the pod will end, and how far it is. */

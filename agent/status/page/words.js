@@ -29,6 +29,12 @@ export function wholeSpan(seconds) {
   return parts.filter(Boolean).join(" ") || "0 s";
 }
 
+/** Return how long ago a time was, for a column: "1 min ago". */
+export function age(time, now) {
+  const [number, unit] = wholeSpan(now - time).split(" ");
+  return `${number} ${unit} ago`;
+}
+
 /** Return how long ago a time was, or how far ahead it is. */
 export function distance(time, now) {
   return time > now ? `in ${wholeSpan(time - now)}` : `${wholeSpan(now - time)} ago`;
