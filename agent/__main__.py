@@ -88,8 +88,12 @@ def _open_missing() -> None:
         last = os.open(os.devnull, os.O_RDWR)
     os.close(last)
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for good
-    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(  # noqa: SIM115 - as above
+        1, "w", encoding="utf-8", closefd=False
+    )
+    sys.stderr = sys.stderr or open(  # noqa: SIM115 - as above
+        2, "w", encoding="utf-8", closefd=False
+    )
 
 
 def _end(number: int, frame: object) -> None:

@@ -82,12 +82,12 @@ def start(flags: Parsed, environ: Mapping[str, str], begun: CsrChild | None) -> 
         envoy = launch(notes.append) if settings.envoy_enabled else None
         mark("spawn")
         # From here on Envoy starts, and what is imported costs it no time.
-        from agent.cloud.process import Detection  # noqa: PLC0415
+        from agent.cloud.process import Detection  # noqa: PLC0415 - see above
 
         detection = Detection(settings.cloud, environ)
         try:
             import_frameworks(grpc_verbosity(settings.log.levels))
-            from agent.run import Start, run  # noqa: PLC0415
+            from agent.run import Start, run  # noqa: PLC0415 - see above
 
             whole = Start(settings, node, envoy, gate, launch, detection, mode, first_key)
             return run(whole, _described(flags, settings), notes, mark)
@@ -134,7 +134,7 @@ def import_frameworks(verbosity: str = "NONE") -> None:
     Args:
         verbosity: of gRPC, which reads it on import, unless GRPC_VERBOSITY is set.
     """
-    import typing  # noqa: PLC0415
+    import typing  # noqa: PLC0415 - with those that need it
 
     with _in_place_of("ssl", None):
         import asyncio  # noqa: PLC0415, F401 - imported for those who need it
@@ -142,7 +142,7 @@ def import_frameworks(verbosity: str = "NONE") -> None:
     os.environ.setdefault(VERBOSITY, verbosity)
     with _in_place_of("typing_extensions", typing), suppress(ImportError):
         # A gRPC that uses more of it is imported again by whoever needs it.
-        import grpc.aio  # noqa: PLC0415, F401
+        import grpc.aio  # noqa: PLC0415, F401 - as above
     if not has_own:
         del os.environ[VERBOSITY]  # which is nothing to Envoy
 
@@ -291,8 +291,8 @@ def build(settings: Settings, notes: list[str]) -> tuple[Node, str]:
 def _fill_template(settings: Settings, inputs: BootstrapInputs) -> tuple[str, list[str]]:
     """Return the bootstrap that the user's own template yields, and warnings."""
     from agent.xds.credentials import choose_root  # noqa: PLC0415 - few pods have a template
-    from bootstrap.template.parameters import parameters  # noqa: PLC0415
-    from bootstrap.template.render import render  # noqa: PLC0415
+    from bootstrap.template.parameters import parameters  # noqa: PLC0415 - as above
+    from bootstrap.template.render import render  # noqa: PLC0415 - as above
 
     path = settings.template
     try:

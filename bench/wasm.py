@@ -32,7 +32,11 @@ from agent.wasm.process import IDLE_SECONDS  # noqa: E402 - after the path
 from agent.xds.discovery import Kind  # noqa: E402 - after the path
 from agent.xds.resources import CLUSTER  # noqa: E402 - after the path
 from tests.fakes.ads_client import AdsCall  # noqa: E402 - after the path
-from tests.fakes.control_plane import SERVER_NAME, Stream, control_plane  # noqa: E402
+from tests.fakes.control_plane import (  # noqa: E402 - after the path
+    SERVER_NAME,
+    Stream,
+    control_plane,
+)
 from tests.fakes.relay_bench import response  # noqa: E402 - after the path
 from tests.fakes.wasm import MODULE, as_struct, ecds, wasm  # noqa: E402 - after the path
 from tests.fakes.web import web_server  # noqa: E402 - after the path

@@ -129,7 +129,8 @@ def _delete(library: Library, table: Any, operation: Operation) -> None:
             raise RefusedError("there is no such rule")
         number = forms.index(wanted)
     handle = table._handle  # noqa: SLF001 - it deletes by value only, which hits another's twin
-    if not table._iptc.iptc_delete_num_entry(operation.chain.encode(), number, handle):  # noqa: SLF001
+    delete = table._iptc.iptc_delete_num_entry  # noqa: SLF001 - as above
+    if not delete(operation.chain.encode(), number, handle):
         raise RefusedError(str(table.strerror()))
 
 

@@ -130,7 +130,8 @@ def _register(extensions: Any) -> None:
     extensions._xtables_set_nfproto(extensions.proto)  # noqa: SLF001 - of the instance's class
     for name in OF_A_FAMILY:
         copy = os.memfd_create(name)
-        with open(f"{os.environ['XTABLES_LIBDIR']}/{name}", "rb") as file:  # noqa: PTH123
+        path = f"{os.environ['XTABLES_LIBDIR']}/{name}"
+        with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow
             os.write(copy, file.read())
         ctypes.CDLL(f"/proc/self/fd/{copy}")
     stderr = os.dup(2)
@@ -148,17 +149,18 @@ def _register(extensions: Any) -> None:
 def _load() -> Any:
     """Import python-iptables without letting it run a program."""
     if "iptc" not in sys.modules:
-        found = next((path for pattern in EXTENSIONS for path in sorted(glob(pattern))), None)  # noqa: PTH207
+        places = (path for pattern in EXTENSIONS for path in sorted(glob(pattern)))  # noqa: PTH207 - as above
+        found = next(places, None)
         if found:
             os.environ.setdefault("XTABLES_LIBDIR", found)
         before = ctypes.util.find_library, subprocess.Popen
-        ctypes.util.find_library = LIBRARIES.get  # type: ignore[assignment]
-        subprocess.Popen = _refuse  # type: ignore[assignment,misc]
-        sys.modules["distutils"] = None  # type: ignore[assignment]
+        ctypes.util.find_library = LIBRARIES.get  # type: ignore[assignment]  # for now
+        subprocess.Popen = _refuse  # type: ignore[assignment,misc]  # for now
+        sys.modules["distutils"] = None  # type: ignore[assignment]  # is missing, for now
         try:
             import iptc
         finally:
-            ctypes.util.find_library, subprocess.Popen = before  # type: ignore[misc]
+            ctypes.util.find_library, subprocess.Popen = before  # type: ignore[misc]  # as they were
             del sys.modules["distutils"]
     import iptc
 

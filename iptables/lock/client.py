@@ -109,7 +109,8 @@ def xtables_holder() -> str:
 def command(pid: int) -> str:
     """Return what a process runs, its words parted by blanks; '?' if that cannot be seen."""
     try:
-        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        path = f"/proc/{pid}/cmdline"
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - see above
             words = file.read().rstrip("\0").split("\0")
     except OSError:
         return "?"

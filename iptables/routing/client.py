@@ -93,8 +93,8 @@ def _library() -> Library:
             raise SystemRefusedError("pyroute2, which TPROXY's routes need, is not installed")
         sys.modules["pyroute2"] = importlib.util.module_from_spec(spec)
     try:
-        from pyroute2.netlink.rtnl.fibmsg import fibmsg  # noqa: PLC0415
-        from pyroute2.netlink.rtnl.rtmsg import rtmsg  # noqa: PLC0415
+        from pyroute2.netlink.rtnl.fibmsg import fibmsg  # noqa: PLC0415 - see above
+        from pyroute2.netlink.rtnl.rtmsg import rtmsg  # noqa: PLC0415 - see above
     finally:
         if not whole:
             del sys.modules["pyroute2"]

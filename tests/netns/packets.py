@@ -154,7 +154,8 @@ class _Worker:
 
     def __init__(self, peer: str) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._here, self._there = open("/proc/self/ns/net"), open(peer)  # noqa: PTH123, SIM115
+        here = Path("/proc/self/ns/net")
+        self._here, self._there = here.open(), Path(peer).open()  # noqa: SIM115 - for its life
         self._source_ports = count(20000)  # none is used twice: no connection is taken for another
         self._listeners: dict[int, tuple[socket.socket, Arrival]] = {}
         self._poll = select.poll()

@@ -16,6 +16,7 @@ from agent.identity.secret import HEALTH, KeyPair, PrivateKey, Roots, Secret
 from agent.identity.server import Recorder, SdsServer
 from agent.metrics import Metrics
 from tests.fakes.sds_client import SdsClient, sds_client
+from tests.waiting import until
 
 
 class Source:
@@ -238,9 +239,7 @@ async def test_a_stream_that_is_gone_is_forgotten(bench: Bench) -> None:
     await call.fetch("default")
     call.cancel()
 
-    async with asyncio.timeout(10):
-        while bench.server.subscribed():  # noqa: ASYNC110 - nothing tells a server's test of it
-            await asyncio.sleep(0.005)
+    await until(lambda: not bench.server.subscribed())
 
 
 async def test_a_socket_that_cannot_be_made_is_tried_again(
@@ -253,9 +252,7 @@ async def test_a_socket_that_cannot_be_made_is_tried_again(
         assert bench.server.problem.startswith(f"no SDS: {path}: cannot listen there: not a dir")
         (tmp_path / "file").unlink()
 
-        async with asyncio.timeout(10):
-            while not path.exists():  # noqa: ASYNC110 - the kernel tells nobody
-                await asyncio.sleep(0.01)
+        await until(path.exists)
         async with sds_client(str(path)) as client:
             assert (await client.open().fetch("default")).names == ["default"]
         assert not bench.server.problem

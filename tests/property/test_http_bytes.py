@@ -106,7 +106,10 @@ def test_garbage_ends_in_at_most_one_refusal_and_never_in_an_error(pieces: list[
 
 
 @given(GARBAGE, st.booleans())
-def test_a_response_is_read_or_refused_with_a_reason(pieces: list[bytes], is_head: bool) -> None:  # noqa: FBT001
+def test_a_response_is_read_or_refused_with_a_reason(
+    pieces: list[bytes],
+    is_head: bool,  # noqa: FBT001 - hypothesis gives it by place
+) -> None:
     parser = ResponseParser(is_head=is_head)
     reason = ""
     for piece in [*filter(None, pieces), b""]:
