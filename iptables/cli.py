@@ -206,7 +206,7 @@ def _names(plans: Plans) -> Names:
     if not owners:
         return {}
     import grp  # noqa: PLC0415 - as in _account
-    import pwd  # noqa: PLC0415
+    import pwd  # noqa: PLC0415 - as in _account
 
     names = {}
     problems = []
@@ -325,6 +325,8 @@ def _log_differences(
         return
     if found or level == "error":
         log.write(level, f"installed rules and the plan: {difference.render(found)}")
+    else:
+        log.write("info", "the installed rules were read: they are as planned")
 
 
 def _compare(

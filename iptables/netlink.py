@@ -108,7 +108,7 @@ def remove_passthrough_address() -> bytes:
 def set_loopback_alias(text: str) -> bytes:
     """Return the request that gives `lo` an alias, '' takes it away."""
     head = LINK.pack(0, 0, LOOPBACK_INDEX, 0, 0)
-    return encode(SET_LINK, ACKNOWLEDGE, head + _attribute(IFLA_IFALIAS, text.encode()))
+    return encode(SET_LINK, ACKNOWLEDGE, head + attribute(IFLA_IFALIAS, text.encode()))
 
 
 def loopback_alias(links: Iterable[Message]) -> str:
@@ -122,10 +122,11 @@ def loopback_alias(links: Iterable[Message]) -> str:
 def _passthrough_body() -> bytes:
     packed = PASSTHROUGH_PACKED
     head = ADDRESS.pack(AF_INET6, 128, 0, 0, LOOPBACK_INDEX)
-    return head + _attribute(IFA_LOCAL, packed) + _attribute(IFA_ADDRESS, packed)
+    return head + attribute(IFA_LOCAL, packed) + attribute(IFA_ADDRESS, packed)
 
 
-def _attribute(kind: int, payload: bytes) -> bytes:
+def attribute(kind: int, payload: bytes) -> bytes:
+    """Return an attribute; its payload may be attributes itself."""
     return ATTRIBUTE.pack(ATTRIBUTE.size + len(payload), kind) + payload + bytes(-len(payload) % 4)
 
 

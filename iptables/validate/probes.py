@@ -2,8 +2,8 @@
 
 A probe is a flow that the plan, walked through, leads to a listener here. Who sends it decides:
 the proxy's traffic is exempt but for its calls of this pod, which Envoy's inbound listener gets;
-an application's goes to the outbound listener and to DNS capture. What comes in by another
-interface cannot be made from inside.
+an application's goes to the outbound listener and to DNS capture. What is sent here never meets
+the rules for what comes in from elsewhere: that takes rights, see `iptables.validate.outside`.
 
 Source: traffic-capture.md sections 12 and 17.16.
 """
@@ -18,8 +18,9 @@ from iptables.explain.chains import Chains
 from iptables.explain.flow import LOOPBACK, Endpoint, Flow, complete, local_addresses
 from iptables.explain.walk import Explanation, explain
 from iptables.netlink import PASSTHROUGH_IPV6, Family, InterfaceAddress
+from iptables.validate.outside import ELSEWHERE, NEAR
 
-Concern = Literal["inbound", "outbound", "DNS over TCP", "DNS over UDP"]
+Concern = Literal["inbound", "outbound", "DNS over TCP", "DNS over UDP", "inbound from outside"]
 
 LOCALHOST: Final[Mapping[Family, str]] = {4: "127.0.0.1", 6: "::1"}
 PASSTHROUGH: Final[Mapping[Family, str]] = {4: "127.0.0.6", 6: PASSTHROUGH_IPV6}
@@ -28,6 +29,8 @@ NOWHERE: Final[Mapping[Family, Sequence[str]]] = {
     4: ("192.0.2.1", "198.51.100.1", "203.0.113.1"),
     6: ("2001:db8:ffff::1", "2001:db8:fffe::1"),
 }
+#: Addresses that nothing from outside is sent to.
+INTERNAL: Final = (*LOCALHOST.values(), *PASSTHROUGH.values())
 DNS_PORT: Final = 53
 FAILED: Final = (
     "iptables validation failed; workload is not ready for Istio.\n"
@@ -56,7 +59,7 @@ class Probe(NamedTuple):
 
     concern: Concern
     family: Family
-    sender: Sender
+    sender: Sender | None  #: None: it comes from outside
     flow: Flow
     port: int  #: of the listener
     rules: tuple[str, ...]  #: those that lead there
@@ -70,10 +73,9 @@ class Probe(NamedTuple):
     @property
     def text(self) -> str:
         """Return what is done."""
-        return (
-            f"{self.name}: {self.flow.protocol} to {self.flow.destination.text} as "
-            f"{self.sender.text}"
-        )
+        flow = self.flow
+        who = f"as {self.sender.text}" if self.sender else f"from {flow.source.text}"
+        return f"{self.name}: {flow.protocol} to {flow.destination.text} {who}"
 
 
 class Plan(NamedTuple):
@@ -81,6 +83,7 @@ class Plan(NamedTuple):
 
     probes: tuple[Probe, ...]
     unproven: tuple[str, ...]  #: concern and family of each
+    outside: tuple[Probe, ...] = ()  #: which take rights to be made
 
 
 class Outcome(NamedTuple):
@@ -113,6 +116,7 @@ def plan_probes(
         probe_port: where connections go that any port proves.
     """
     probes: list[Probe] = []
+    outside: list[Probe] = []
     unproven = []
     families = [family for family in config.families.captured if _counts(config, family)]
     for family in families:
@@ -124,7 +128,8 @@ def plan_probes(
                 probes.append(found)
             else:
                 unproven.append(f"{concern}, IPv{family}")
-    return Plan(tuple(probes), tuple(unproven))
+        outside += _from_outside(config, family, chains[family], addresses, probe_port)
+    return Plan(tuple(probes), tuple(unproven), tuple(outside))
 
 
 def _counts(config: CaptureConfig, family: Family) -> bool:
@@ -207,6 +212,30 @@ def _first_captured(
     return None
 
 
+def _from_outside(
+    config: CaptureConfig,
+    family: Family,
+    chains: Chains,
+    addresses: Sequence[InterfaceAddress],
+    probe_port: int,
+) -> Iterator[Probe]:
+    """Yield the first connection from outside that the plan gives to the inbound listener."""
+    own = [item for item in addresses if item.family == family and item.address not in INTERNAL]
+    own.sort(key=lambda item: item.is_loopback)  # an address on `lo` serves where there is no other
+    here = next((ip for item in own if not (ip := ip_address(item.address)).is_link_local), None)
+    if here is None:
+        return
+    for port in (probe_port, *_first_ports(config.inbound.ports.items)):
+        flow = Flow(
+            "tcp", Endpoint(ip_address(ELSEWHERE[family])), Endpoint(here, port), "in", NEAR
+        )
+        found = explain(flow, chains, local_addresses(addresses))
+        if found.fate.port == config.listeners.inbound_port:
+            rules = tuple(_rules(found))
+            yield Probe("inbound from outside", family, None, flow, found.fate.port, rules)
+            return
+
+
 def _obstacle(flow: Flow, addresses: Sequence[InterfaceAddress]) -> str:
     is_there = str(flow.destination.address) in local_addresses(addresses)
     if str(flow.destination.address) != PASSTHROUGH_IPV6 or is_there:
@@ -215,10 +244,33 @@ def _obstacle(flow: Flow, addresses: Sequence[InterfaceAddress]) -> str:
 
 
 def _rules(explanation: Explanation) -> Iterator[str]:
+    table = "mangle" if explanation.fate.action == "tproxied" else "nat"
     for hook in explanation.hooks:
-        if hook.table == "nat":
+        if hook.table == table:
             for step in hook.steps:
-                yield f"nat {step.chain}: {step.line.text}"
+                yield f"{table} {step.chain}: {step.line.text}"
+
+
+def unproven(plan: Plan, senders: Sequence[Sender], *, may_inject: bool) -> str:
+    """Return one line that says what is not proven and why, '' where everything is.
+
+    Args:
+        plan: what is proven.
+        senders: who could send.
+        may_inject: packets can be made as if from outside.
+    """
+    lines = []
+    if plan.unproven:
+        who = " or ".join(sender.text for sender in senders)
+        lines.append(f"as {who}: {'; '.join(plan.unproven)}")
+    if plan.outside and not may_inject:
+        rules = " or ".join(dict.fromkeys(f"'{probe.rules[0]}'" for probe in plan.outside))
+        names = "; ".join(probe.name for probe in plan.outside)
+        lines.append(
+            "without CAP_NET_ADMIN and CAP_NET_RAW, as nothing that is sent here meets "
+            f"{rules}: {names}"
+        )
+    return f"not to be proven {'; nor '.join(lines)}" if lines else ""
 
 
 def has_failed(probe: Probe, outcome: Outcome) -> bool:

@@ -8,7 +8,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final, NamedTuple
 
 from iptables.config import CaptureConfig, Settings
@@ -26,6 +26,7 @@ from iptables.validate.probes import (
     failures,
     has_failed,
     plan_probes,
+    unproven,
 )
 
 #: How often a connection is tried again that is refused: rules that are not there will not come.
@@ -36,7 +37,7 @@ SEEN_SECONDS: Final = 0.25
 #: How long what is silent is waited for once something has failed.
 GRACE_SECONDS: Final = 0.3
 BACKLOG: Final = 16
-CAP_SETGID, CAP_SETUID = 6, 7
+CAP_SETGID, CAP_SETUID, CAP_NET_ADMIN, CAP_NET_RAW = 6, 7, 12, 13
 APPLICATION: Final = 65534  # nobody, who is no proxy
 #: The header of a DNS message without a question: nobody can take offence.
 EMPTY_QUERY: Final = bytes(12)
@@ -87,15 +88,21 @@ def validate(
         chains = dict.fromkeys(plans, planned)
     who = senders(config, names)
     plan = plan_probes(config, chains, addresses, who, probe_port)
-    if plan.unproven:
-        names_of = " or ".join(sender.text for sender in who)
-        log.write("info", f"not to be proven as {names_of}: {'; '.join(plan.unproven)}")
+    may_inject = _has(CAP_NET_ADMIN, CAP_NET_RAW)
+    if text := unproven(plan, who, may_inject=may_inject):
+        log.write("info", text)
     if not plan.probes:
         log.write("error", "nothing is captured that could be proven here")
         return False
-    outcomes = run_probes(plan.probes, config, log, timeout_seconds=timeout_seconds)
+    outcomes = dict(run_probes(plan.probes, config, log, timeout_seconds=timeout_seconds))
+    if plan.outside and may_inject:
+        from iptables.validate.client import from_outside  # noqa: PLC0415 - few may do it
+
+        outcomes |= from_outside(plan.outside, config)
     for probe, outcome in outcomes.items():
-        log.write("info", f"{probe.text}: expected port {probe.port}, seen {outcome.text}")
+        is_unproven = not probe.sender and not outcome.is_sent
+        seen = f"not proven: {outcome.text}" if is_unproven else f"seen {outcome.text}"
+        log.write("info", f"{probe.text}: expected port {probe.port}, {seen}")
     failed = failures(outcomes)
     for line in failed:
         log.write("error", line)
@@ -107,7 +114,7 @@ def validate(
 def senders(config: CaptureConfig, names: Names) -> list[Sender]:
     """Return as whom connections can be made: as this process, or as anybody if that is allowed."""
     current = Sender(os.geteuid(), os.getegid())
-    if not _may_change_user():
+    if not _has(CAP_SETGID, CAP_SETUID):
         return [current]
     uid, gid = config.proxy.uids[0], config.proxy.gids[0]
     proxy = Sender(_number("--uid-owner", uid, names), _number("--gid-owner", gid, names))
@@ -120,10 +127,11 @@ def _number(option: str, owner: str, names: Names) -> int:
     return int(names.get((option, owner), owner).partition("-")[0])
 
 
-def _may_change_user() -> bool:
+def _has(*numbers: int) -> bool:
+    """Return whether this process has all of these capabilities."""
     with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123 - pathlib is slow
         (capabilities,) = (line.split()[1] for line in status if line.startswith("CapEff:"))
-    return all(int(capabilities, 16) >> number & 1 for number in (CAP_SETGID, CAP_SETUID))
+    return all(int(capabilities, 16) >> number & 1 for number in numbers)
 
 
 def run_probes(
@@ -238,7 +246,7 @@ class _Run:
         """Return which listener sees a connection, 0 for another program's or none."""
         loop = asyncio.get_running_loop()
         flow = probe.flow
-        with _as(probe.sender):
+        with _as(probe.sender) if probe.sender else nullcontext():
             client = socket.socket(FAMILIES[probe.family], KINDS[flow.protocol])
         with client:
             client.setblocking(False)  # noqa: FBT003 - its only argument

@@ -4,10 +4,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
+import pyroute2
 import pytest
 import yaml
+from pyroute2 import IPRoute
 
+from tests.netns.namespaces import ROOT
 from tests.netns.pods import PYTHON, Pod, become, linked_pod, readable, running
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -36,7 +40,21 @@ for port in (15001, 15006):
 print("ready", flush=True)
 sys.stdin.read()
 """
-SHARED = Path(__file__).parents[2].parent / "shared"
+WITHOUT_RAW = ("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw")
+#: Listens at a port as an application does.
+APPLICATION = """
+import socket, sys
+listener = socket.create_server(("0.0.0.0", int(sys.argv[1])))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+WITHOUT_JUMP = (
+    *("iptables-nft", "-t", "nat", "-D", "PREROUTING"),
+    *("-p", "tcp", "-j", "ISTIO_INBOUND"),
+)
+OUTSIDE = ["inbound from outside, IPv4", "inbound from outside, IPv6"]
+SHARED = ROOT.parent / "shared"
+PACKAGES = Path(pyroute2.__file__).parents[1]
 INJECTED_POD = SHARED / "data/injected-pods/hello-cni.injected.yaml"
 
 
@@ -116,14 +134,88 @@ def test_root_proves_all_of_both_families(pod: Pod, backend: str) -> None:
     done = run(pod, *BOTH, backend, "--run-validation")
 
     concerns = ["inbound", "outbound", "DNS over UDP", "DNS over TCP"]
-    assert seen(done) == [f"{concern}, IPv{family}" for family in (4, 6) for concern in concerns]
+    assert seen(done) == [
+        *(f"{concern}, IPv{family}" for family in (4, 6) for concern in concerns),
+        *OUTSIDE,
+    ]
+    assert "not to be proven" not in done.stdout
+    assert [link.get_attr("IFLA_IFNAME") for link in links(pod)] == ["lo", "eth0"]
 
 
-def test_an_init_container_proves_what_its_user_can(pod: Pod) -> None:
-    done = run(pod, *BOTH, "--run-validation", wrapper=INIT)
+@pytest.mark.parametrize("mode", ["REDIRECT", "TPROXY"])
+def test_an_init_container_proves_what_its_user_can(pod: Pod, mode: str) -> None:
+    done = run(
+        pod, *BOTH, "-m", mode, "--run-validation", wrapper=INIT, PYTHONPATH=f"{ROOT}:{PACKAGES}"
+    )
 
-    assert "not to be proven as uid 0, gid 0: inbound, IPv4; inbound, IPv6" in done.stdout
-    assert len(seen(done)) == 6
+    assert "not to be proven as uid 0, gid 0: inbound, IPv4; inbound, IPv6\n" in done.stdout
+    assert len(seen(done)) == 8
+    assert seen(done)[6:] == OUTSIDE
+
+
+def links(pod: Pod) -> list[Any]:
+    with IPRoute(netns=pod.inside.name) as kernel:
+        return list(kernel.get_links())
+
+
+@pytest.mark.parametrize(
+    ("port", "problem"), [("15002", "another program's listener"), ("1", "connection refused")]
+)
+def test_without_the_jump_what_comes_from_outside_is_not_captured(
+    pod: Pod, port: str, problem: str
+) -> None:
+    """Also where the application answers there."""
+    run(pod, *INJECTED)
+    pod.inside.run(*WITHOUT_JUMP)
+
+    with running(pod.inside, APPLICATION, port):
+        done = run(pod, *INJECTED, *ONLY, wrapper=INIT, status=126)
+
+    assert (
+        "inbound from outside, IPv4: tcp to 10.9.0.1:15002 from 203.0.113.255: expected port 15006,"
+        f" seen {problem}; missing, or behind another rule: nat PREROUTING: -p tcp -j ISTIO_INBOUND"
+    ) in done.stdout
+    assert len(links(pod)) == 2
+
+
+def test_what_others_drop_from_outside_proves_nothing(pod: Pod) -> None:
+    pod.inside.run("iptables-nft", "-A", "INPUT", "-i", "istio+", "-j", "DROP")
+
+    done = run(pod, *INJECTED, "--run-validation")
+
+    assert ": expected port 15006, not proven: nothing within 0.5 s" in done.stdout
+    assert "Validation passed" in done.stdout
+
+
+def test_what_a_killed_validation_has_left_is_in_nobodys_way(pod: Pod) -> None:
+    with IPRoute(netns=pod.inside.name) as kernel:
+        kernel.link("add", ifname="istio-probe", kind="veth", peer="istio-outside")
+
+    done = run(pod, *INJECTED, "--run-validation")
+
+    assert seen(done)[-1:] == OUTSIDE[:1]
+    assert len(links(pod)) == 2
+
+
+def test_a_port_that_another_program_has_taken_is_not_proven_from_outside(pod: Pod) -> None:
+    run(pod, *INJECTED)
+
+    with running(pod.inside, ENVOY, wrapper=become(5000, 5000)):
+        done = run(pod, *INJECTED, *ONLY, wrapper=INIT, status=126)
+
+    assert "expected port 15006, not proven: port 15006 is taken" in done.stdout
+
+
+def test_who_may_only_read_the_rules_is_told_that_they_were_read(pod: Pod) -> None:
+    run(pod, *INJECTED)
+
+    done = run(pod, *INJECTED, *ONLY, wrapper=WITHOUT_RAW)
+
+    assert (
+        "not to be proven without CAP_NET_ADMIN and CAP_NET_RAW, as nothing that is sent here "
+        "meets 'nat PREROUTING: -p tcp -j ISTIO_INBOUND': inbound from outside, IPv4\n"
+    ) in done.stdout
+    assert "the installed rules were read: they are as planned" in done.stdout
 
 
 def test_the_proxy_proves_both_families(pod: Pod) -> None:
@@ -168,14 +260,10 @@ def test_who_may_read_the_rules_is_told_how_they_differ(pod: Pod) -> None:
 
 def test_what_connections_do_not_prove_is_read_from_the_rules_if_that_is_allowed(pod: Pod) -> None:
     run(pod, *INJECTED)
-    complete = run(pod, *INJECTED, *ONLY)
-    pod.inside.run(
-        "iptables-nft", "-t", "nat", "-D", "PREROUTING", "-p", "tcp", "-j", "ISTIO_INBOUND"
-    )
+    pod.inside.run(*WITHOUT_JUMP)
 
-    done = run(pod, *INJECTED, *ONLY)
+    done = run(pod, *INJECTED, *ONLY, wrapper=WITHOUT_RAW)
 
-    assert "installed rules and the plan" not in complete.stdout
     assert "\twarn\tinstalled rules and the plan: IPv4 iptables-nft nat PREROUTING" in done.stdout
 
 

@@ -10,7 +10,15 @@ from iptables.host import HostFacts, Servers
 from iptables.netlink import Family, InterfaceAddress
 from iptables.options import FLAGS
 from iptables.plan import plan
-from iptables.validate.probes import Outcome, Plan, Probe, Sender, failures, plan_probes
+from iptables.validate.probes import (
+    Outcome,
+    Plan,
+    Probe,
+    Sender,
+    failures,
+    plan_probes,
+    unproven,
+)
 
 FAMILIES: tuple[Family, ...] = (4, 6)
 PROXY, ROOT, OTHER = Sender(1337, 1337), Sender(0, 0), Sender(65534, 65534)
@@ -42,9 +50,14 @@ def planned(
     return plan_probes(config, chains, addresses, senders, 15002)
 
 
-def shown(found: Plan) -> list[tuple[str, int, str, int]]:
+def shown(found: Plan) -> list[tuple[str, int | None, str, int]]:
     return [
-        (probe.name, probe.sender.uid, probe.flow.destination.text, probe.port)
+        (
+            probe.name,
+            probe.sender.uid if probe.sender else None,
+            probe.flow.destination.text,
+            probe.port,
+        )
         for probe in found.probes
     ]
 
@@ -102,7 +115,7 @@ def test_root_proves_outbound_and_dns() -> None:
 def test_who_may_be_anybody_proves_everything() -> None:
     found = planned(*ALL, "--redirect-dns", "--capture-all-dns", senders=[ROOT, PROXY, OTHER])
 
-    assert [(probe.concern, probe.sender.uid) for probe in found.probes] == [
+    assert [(name.split(",")[0], uid) for name, uid, _, _ in shown(found)] == [
         ("inbound", 1337),
         ("outbound", 0),
         ("DNS over UDP", 0),
@@ -153,8 +166,61 @@ def test_what_tproxy_captures_needs_another_listener() -> None:
 
     found = plan_probes(config, chains, IPV4, [Sender(0, 1337)], 15002)
 
-    assert found == Plan((), ("inbound, IPv4",))
+    assert found[:2] == ((), ("inbound, IPv4",))
     assert plan_probes(config, chains, IPV4, [PROXY], 15002).probes
+
+
+def test_what_comes_from_outside_is_told_by_the_plan() -> None:
+    assert planned(*ALL, "-d", "15002").outside == ()
+    (probe,) = planned("-u", "1337", "-b", "8000:8010,443").outside
+    assert probe.text == ("inbound from outside, IPv4: tcp to 10.0.0.7:8000 from 203.0.113.255")
+    assert probe.port == 15006
+    assert probe.rules == (
+        "nat PREROUTING: -p tcp -j ISTIO_INBOUND",
+        "nat ISTIO_INBOUND: -p tcp --dport 8000:8010 -j ISTIO_IN_REDIRECT",
+        "nat ISTIO_IN_REDIRECT: -p tcp -j REDIRECT --to-ports 15006",
+    )
+
+
+def test_by_tproxy_it_comes_to_the_same_listener() -> None:
+    (probe,) = planned(*ALL, "-m", "TPROXY").outside
+
+    assert probe.port == 15006
+    assert probe.rules[0] == "mangle PREROUTING: -p tcp -j ISTIO_INBOUND"
+    assert probe.rules[-1].startswith("mangle ISTIO_TPROXY: ")
+
+
+def test_nothing_comes_from_outside_to_an_address_that_only_this_pod_has() -> None:
+    on_lo = address("lo", "240.240.240.240")
+
+    assert planned(*ALL, addresses=[*IPV4[:1], on_lo, *IPV4[1:]]).outside[0].flow.destination == (
+        planned(*ALL).outside[0].flow.destination
+    )
+    (probe,) = planned(*ALL, addresses=[on_lo]).outside
+    assert probe.flow.destination.text == "240.240.240.240:15002"
+    link_local = [*IPV4[:1], address("eth0", "169.254.7.7"), on_lo]
+    assert planned(*ALL, addresses=link_local).outside[0].flow.destination.text.startswith("240.")
+    only_here = [address("eth0", "2001:db8::7"), address("lo", "::6")]
+    assert [
+        probe.family for probe in planned(*ALL, "--dual-stack", addresses=only_here).outside
+    ] == [6]
+    assert planned(*ALL, "--dual-stack", addresses=[*IPV4, *BOTH[-1:]]).outside[1:] == ()
+
+
+def test_what_is_not_proven_is_said_with_the_reason() -> None:
+    found = planned(*ALL)
+
+    assert unproven(found, [PROXY], may_inject=False) == (
+        "not to be proven as uid 1337, gid 1337: outbound, IPv4; nor without CAP_NET_ADMIN and "
+        "CAP_NET_RAW, as nothing that is sent here meets 'nat PREROUTING: -p tcp -j "
+        "ISTIO_INBOUND': inbound from outside, IPv4"
+    )
+    assert unproven(found, [PROXY], may_inject=True) == (
+        "not to be proven as uid 1337, gid 1337: outbound, IPv4"
+    )
+    everything = planned(*ALL, senders=[ROOT, PROXY])
+    assert unproven(everything, [ROOT], may_inject=True) == ""
+    assert unproven(everything, [ROOT], may_inject=False).startswith("not to be proven without CAP")
 
 
 def probes() -> tuple[Probe, ...]:
