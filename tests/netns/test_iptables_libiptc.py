@@ -164,8 +164,12 @@ def test_the_lock_of_the_programs_is_waited_for(inside: Namespace, tmp_path: Pat
         def is_waiting() -> bool:
             """Return whether the process that changes the rules has the lock's file open."""
             opened = [Path(f"/proc/{pid}/fd") for pid in children.read_text().split()]
-            links = [link for folder in opened for link in folder.iterdir() if link.is_symlink()]
-            return any(link.readlink() == lock for link in links)
+            try:
+                return any(
+                    link.readlink() == lock for folder in opened for link in folder.iterdir()
+                )
+            except FileNotFoundError:  # closed, or another child that is gone, meanwhile
+                return False
 
         block_until(is_waiting)
         assert dump(inside) == []

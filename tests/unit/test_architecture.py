@@ -1,6 +1,7 @@
 """The tree is the architecture: pure files touch no world, subjects do not know each other."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,10 @@ def sources() -> Iterator[Path]:
 
 
 SOURCES = list(sources())
+PURE = [path for path in SOURCES if path.stem not in EFFECT_FILES]
+INITS = [path for path in SOURCES if path.name == "__init__.py"]
+#: A rule that is switched off for a line, with the reason after it.
+EXCUSE = re.compile(r"# (?:noqa: [A-Z0-9, ]+? --?|type: ignore\[[a-z, -]+\] +#) \S")
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -55,11 +60,8 @@ def is_module(name: str) -> bool:
     return base.with_suffix(".py").exists() or (base / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", PURE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_pure_file_imports_nothing_that_touches_the_world(path: Path) -> None:
-    if path.stem in EFFECT_FILES:
-        return
-
     found = set(imports(path))
 
     assert not {name for name in found if name.split(".")[0] in WORLD}
@@ -79,12 +81,21 @@ def test_dependencies_point_one_way(path: Path) -> None:
         assert not {name for name in found if name.split(".")[1] in others}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", INITS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_package_file_holds_only_its_docstring(path: Path) -> None:
-    if path.name != "__init__.py":
-        return
-
     body = ast.parse(path.read_text()).body
 
     assert len(body) == 1
     assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "bench", "tests"])
+def test_whoever_switches_a_rule_off_says_why(package: str) -> None:
+    silent = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in (ROOT / package).rglob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(r"[^#] # (noqa|type: ignore)", line) and not EXCUSE.search(line)
+    ]
+
+    assert silent == []
