@@ -48,7 +48,7 @@ class Allocator:
             self._trim_now()
 
     def written(self, size: int) -> None:
-        """Say that a message was written; memory is given back when no other follows at once."""
+        """Say that a message was dealt with; memory is given back when no other follows at once."""
         if size <= LARGE_BYTES:
             return
         if self._later is not None:
@@ -66,7 +66,11 @@ class Allocator:
         now, (collector, due) = loop.time(), Allocator._collecting
         if collector is not loop or now >= due:
             Allocator._collecting = loop, now + COLLECT_AFTER_SECONDS
-            loop.call_later(COLLECT_AFTER_SECONDS, gc.collect)
+            loop.call_later(COLLECT_AFTER_SECONDS, self._collect)
+
+    def _collect(self) -> None:
+        gc.collect()
+        self._trim_now()
 
     def _trim_now(self) -> None:
         if self._trim is not None:

@@ -4,7 +4,9 @@ import asyncio
 import json
 import os
 import random
+import re
 import socket
+import stat
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -14,6 +16,7 @@ from typing import Final
 import pytest
 import yaml
 
+from agent.server import SOCKET_MODE
 from agent.wire import message
 from agent.xds.discovery import Kind, read_request, write_request
 from agent.xds.resources import CLUSTER, LISTENER, NAME_TABLE, PROXY_CONFIG
@@ -41,6 +44,8 @@ class Pod:
 
     def __init__(self, directory: Path, plane: ControlPlane, more: Mapping[str, str]) -> None:
         self.port = free_port()
+        self.flag = f"--debug-port={self.port}"
+        self.pid: int | None = None  #: of the agent
         self._directory = directory
         for name, content in (
             ("etc/istio/pod/annotations", f'status.sidecar.istio.io/port="{self.port}"\n'.encode()),
@@ -81,6 +86,14 @@ class Pod:
         return output.decode()
 
 
+def listens(path: Path) -> bool:
+    """Return whether the agent's socket is there, and not only tried out: that has another mode."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode) == SOCKET_MODE
+    except FileNotFoundError:
+        return False
+
+
 @asynccontextmanager
 async def running(
     directory: Path, plane: ControlPlane, **more: str
@@ -88,9 +101,10 @@ async def running(
     """Run the agent; yield the pod and a client of its socket."""
     pod = Pod(directory, plane, more)
     process = await pod.start("proxy", "router", "--domain=shop.svc.cluster.local")
+    pod.pid = process.pid
     path = directory / "etc/istio/proxy/XDS"
     try:
-        await until(lambda: path.exists() or process.returncode is not None)
+        await until(lambda: listens(path) or process.returncode is not None)
         assert process.returncode is None, (directory / "proxy.log").read_text()
         async with ads_client(str(path)) as client:
             yield pod, client
@@ -134,18 +148,52 @@ async def test_the_agent_subscribes_to_what_it_uses(
             assert asked == [CLUSTER, LISTENER, *expected, LISTENER, CLUSTER]
 
 
+def anonymous_megabytes(pid: int) -> float:
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    found = re.search(r"^Anonymous:\s+(\d+) kB", rollup, re.MULTILINE)
+    assert found
+    return int(found[1]) / 1000
+
+
+async def test_no_large_push_stays_in_memory_whomever_it_is_for(tmp_path: Path) -> None:
+    address = {"DNS_PROXY_ADDR": f"127.0.0.1:{free_port()}"}
+    more = {"PROXY_CONFIG_XDS_AGENT": "true", "ISTIO_META_ENABLE_DNS_SERVER": "true", **address}
+    nobodys = "type.googleapis.com/istio.security.Authorization"
+    # Many small ones: a large one is given back to the system by itself.
+    bodies = [message((1, f"{number}"), (2, b"x" * 1000)) for number in range(15_000)]
+    async with (
+        control_plane(pair=AUTHORITY.issue(SERVER_NAME)) as plane,
+        running(tmp_path, plane, **more) as (pod, client),
+    ):
+        assert pod.pid
+        call = client.open(Kind.DELTA)
+        stream = await plane.accept()
+        await call.send(write_request(Kind.DELTA, CLUSTER))
+        await stream.send(response(Kind.DELTA, CLUSTER))
+        await call.receive()
+        before = anonymous_megabytes(pod.pid)
+        for number, type_url in enumerate((CLUSTER, PROXY_CONFIG, NAME_TABLE, nobodys), 1):
+            await stream.send(response(Kind.DELTA, type_url, *bodies))
+            if type_url == CLUSTER:
+                await call.receive()
+            counted = f"istio_agent_xds_proxy_responses {number + 1}\n"
+            while counted not in await pod.run("request", "GET", "stats/prometheus", pod.flag):
+                pass
+
+        await until(lambda: anonymous_megabytes(pod.pid or 0) < before + 8)
+
+
 async def test_the_commands_tell_of_the_running_agent(tmp_path: Path) -> None:
     node = message((1, "router~127.0.0.1~web.shop~shop.svc.cluster.local"))
     async with (
         control_plane(pair=AUTHORITY.issue(SERVER_NAME)) as plane,
         running(tmp_path, plane) as (pod, client),
     ):
-        port = f"--debug-port={pod.port}"
         call = client.open(Kind.DELTA)
         stream = await plane.accept()
         await call.send(write_request(Kind.DELTA, CLUSTER) + message((1, node)))
         await stream.receive()
-        watching = await pod.start("xds", "watch", port, "-o", "json")
+        watching = await pod.start("xds", "watch", pod.flag, "-o", "json")
         assert watching.stdout
         begin = json.loads(await watching.stdout.readline())
         await stream.send(response(Kind.DELTA, CLUSTER, message((1, "one"))))
@@ -154,7 +202,7 @@ async def test_the_commands_tell_of_the_running_agent(tmp_path: Path) -> None:
         await call.send(refusal)
         assert await stream.receive() == refusal
         told = json.loads(await watching.stdout.readline())
-        status = await pod.run("xds", "status", port)
+        status = await pod.run("xds", "status", pod.flag)
 
         async def answer() -> None:
             own = await plane.accept()
@@ -162,8 +210,8 @@ async def test_the_commands_tell_of_the_running_agent(tmp_path: Path) -> None:
             assert own.metadata["authorization"] == "Bearer token"
             await own.send(response(own.kind, CLUSTER, message((1, "one"))))
 
-        found, _ = await asyncio.gather(pod.run("xds", "get", "cds", port), answer())
-        metrics = await pod.run("request", "GET", "stats/prometheus", port)
+        found, _ = await asyncio.gather(pod.run("xds", "get", "cds", pod.flag), answer())
+        metrics = await pod.run("request", "GET", "stats/prometheus", pod.flag)
         watching.terminate()
         await watching.wait()
 

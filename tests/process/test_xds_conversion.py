@@ -1,6 +1,7 @@
 """Types that are converted on their way to Envoy. Sections 2.7 and 2.8, D-8, D-26, R-7."""
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -220,6 +221,25 @@ async def push(stream: Stream, total: int, large: bytes) -> None:
     for number in range(total):
         await stream.send(response(Kind.DELTA, EXTENSION, b"one", nonce=str(number)))
         await stream.send(large)
+
+
+async def test_nothing_of_a_response_is_kept_once_envoy_has_it(tmp_path: Path) -> None:
+    converted = response(Kind.DELTA, EXTENSION, b"x" * 200_000)
+    held = sys.getrefcount(converted)
+
+    async def convert(_kind: Kind, _raw: bytes) -> bytes:
+        return converted
+
+    async with (
+        control_plane() as plane,
+        bench(tmp_path, plane.address, convert={EXTENSION: convert}) as b,
+    ):
+        call = b.client.open(Kind.DELTA)
+        stream = await plane.accept()
+        await stream.send(response(Kind.DELTA, EXTENSION, b"one"))
+        assert await call.receive() == converted
+
+        await until(lambda: sys.getrefcount(converted) <= held)
 
 
 async def test_an_empty_set_is_converted_too(tmp_path: Path) -> None:

@@ -168,6 +168,7 @@ class RelayedSession:
             except WireError as error:
                 return self._backend.ended(unreadable(UPSTREAM, str(error)))
             self._observe(decision, raw)
+            size = len(raw)
             if isinstance(decision, Convert):
                 self._convert(decision.response, raw)
                 del raw
@@ -175,8 +176,8 @@ class RelayedSession:
             if not isinstance(decision, SendDownstream):
                 del raw
                 await self._keep(decision)
+                self._backend.allocator.written(size)
                 continue
-            size = len(raw)
             self._backend.allocator.received(size)
             writing = self._downstream.write(raw)
             del raw
@@ -188,7 +189,10 @@ class RelayedSession:
     async def _next(self) -> bytes | Ending:
         """Return the next response, or how all ends; what was converted goes to Envoy meanwhile."""
         while isinstance(arrived := await self._arrivals.next(), conversion.Converted):
-            if (ending := await self._pass_on(arrived)) is not None:
+            ending = await self._pass_on(arrived)
+            self._backend.allocator.written(arrived.size)
+            del arrived  # or it would be held until something else comes
+            if ending is not None:
                 return ending
         if arrived is None:
             return self._backend.ended(upstream_ended(*await self._upstream.status()))
@@ -203,7 +207,7 @@ class RelayedSession:
 
     async def _pass_on(self, converted: conversion.Converted) -> Ending | None:
         """Send Envoy what a response was converted to, or the control plane why it was not."""
-        response, message, problem = converted
+        response, _, message, problem = converted
         if message is None:
             log.warning("refused response type=%s reason=%r", response.type_url, problem)
             self._enqueue(self._withheld.refusal(response, problem))

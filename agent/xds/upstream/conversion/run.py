@@ -25,6 +25,7 @@ class Converted(NamedTuple):
     """A response was converted, or refused."""
 
     response: Response
+    size: int  #: of what it was, in bytes
     message: bytes | None  #: for Envoy
     problem: str = ""  #: for the control plane, where there is none
 
@@ -66,9 +67,9 @@ class Arrivals:
 
     async def _convert(self, convert: Convert, response: Response, raw: bytes) -> Converted:
         try:
-            return Converted(response, await convert(self._kind, raw))
+            return Converted(response, len(raw), await convert(self._kind, raw))
         except ValueError as problem:
-            return Converted(response, None, str(problem))
+            return Converted(response, len(raw), None, str(problem))
 
     def _begin(self, what: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = self._tasks.create_task(what)
