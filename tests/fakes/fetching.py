@@ -20,8 +20,9 @@ from agent.wasm.settings import FetchSettings
 class Names(AbstractResolver):
     """Knows these names; records which it was asked for."""
 
-    def __init__(self, addresses: Mapping[str, str]) -> None:
+    def __init__(self, addresses: Mapping[str, str], *, failures: int = 0) -> None:
         self._addresses = addresses
+        self._failures = failures  #: until the name server is there
         self.asked: list[str] = []
 
     async def resolve(
@@ -29,6 +30,9 @@ class Names(AbstractResolver):
     ) -> list[ResolveResult]:
         del family
         self.asked.append(host)
+        if self._failures:
+            self._failures -= 1
+            raise socket.gaierror(socket.EAI_AGAIN, "temporary failure in name resolution")
         if host not in self._addresses:
             raise OSError(f"no such name {host}")
         return [

@@ -3,8 +3,10 @@
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -20,9 +22,13 @@ from agent.wasm.fetch.registry.image import (
     WASM_LAYER,
 )
 from tests.fakes.archives import tar_gz
+from tests.fakes.fetching import Bench, fetching
 from tests.fakes.wasm import MODULE
+from tests.fakes.web import web_server
 
 TOKEN = "a-token"  # noqa: S105 - of nobody
+#: Where registries and their tokens may be.
+PUBLIC = "auth.example.com"
 
 
 def digest_of(content: bytes) -> str:
@@ -151,3 +157,18 @@ def _basic(user: str, password: str) -> str:
 def docker_config(registry: str, user: str, password: str) -> str:
     auth = base64.b64encode(f"{user}:{password}".encode()).decode()
     return json.dumps({"auths": {registry: {"auth": auth}}})
+
+
+@asynccontextmanager
+async def pulling(
+    directory: Path,
+    registry: FakeRegistry,
+    **settings: Any,  # noqa: ANN401 - of fetching
+) -> AsyncIterator[tuple[Bench, str]]:
+    """Serve a registry without TLS; yield what fetches, and the registry's host and port."""
+    names = {PUBLIC: "127.0.0.1", "blobs.example.com": "127.0.0.1"}
+    async with (
+        web_server(registry) as port,
+        fetching(directory, names=names, **settings) as bench,
+    ):
+        yield bench, f"127.0.0.1:{port}"

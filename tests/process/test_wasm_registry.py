@@ -1,39 +1,19 @@
-"""Modules from registries. Sections 3.5, 3.7 and 3.8, T-W4, T-W9, T-W10, T-W13."""
+"""Modules from registries. Section 3.5, T-W4, T-W9, T-W10."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp import web
 
 from agent.wasm.fetch.registry.image import OCI_LAYER, OCI_MANIFEST, WASM_LAYER
 from agent.wasm.order import Fetched
 from tests.fakes.archives import tar_gz
-from tests.fakes.fetching import Bench, fetching
-from tests.fakes.registry import FakeRegistry, digest_of, docker_config
+from tests.fakes.fetching import Names, fetching
+from tests.fakes.registry import PUBLIC, FakeRegistry, digest_of, pulling
 from tests.fakes.wasm import MODULE
 from tests.fakes.web import server_context, web_server
-
-PUBLIC = "auth.example.com"
-
-
-@asynccontextmanager
-async def pulling(
-    directory: Path,
-    registry: FakeRegistry,
-    **settings: Any,  # noqa: ANN401 - of fetching
-) -> AsyncIterator[tuple[Bench, str]]:
-    """Serve a registry without TLS; yield what fetches, and the registry's host and port."""
-    names = {PUBLIC: "127.0.0.1", "blobs.example.com": "127.0.0.1"}
-    async with (
-        web_server(registry) as port,
-        fetching(directory, names=names, **settings) as bench,
-    ):
-        yield bench, f"127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize("push", ["push_docker", "push_compatible", "push_artifact"])
@@ -153,16 +133,6 @@ async def test_an_answer_that_never_ends_is_no_manifest(tmp_path: Path) -> None:
     assert outcome.reason.endswith("answer is longer than 4194304 bytes")
 
 
-async def test_a_token_from_nowhere_is_none(tmp_path: Path) -> None:
-    async def answer(_request: web.BaseRequest) -> web.Response:
-        return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
-
-    async with web_server(answer) as port, fetching(tmp_path) as bench:
-        outcome = await bench.refused(f"oci://127.0.0.1:{port}/owner/image:v1")
-
-    assert outcome.reason.endswith("registry wants a token and does not say from where")
-
-
 @pytest.mark.parametrize("limit", [20, 4000])
 async def test_no_more_is_pulled_than_allowed(tmp_path: Path, limit: int) -> None:
     """R-24: neither of a layer, nor out of it."""
@@ -180,6 +150,16 @@ async def test_what_may_pass_is_tried_again(tmp_path: Path, failures: list[int])
     registry.push_docker("v1")
     async with pulling(tmp_path, registry) as (bench, host):
         await bench.fetched(f"oci://{host}/owner/image:v1")
+
+
+async def test_a_name_server_that_is_late_is_asked_again(tmp_path: Path) -> None:
+    registry = FakeRegistry()
+    registry.push_docker("v1")
+    names = Names({PUBLIC: "127.0.0.1"}, failures=2)
+    async with web_server(registry) as port, fetching(tmp_path, names=names) as bench:
+        await bench.fetched(f"oci://{PUBLIC}:{port}/owner/image:v1")
+
+    assert [round(pause) for pause in bench.pauses] == [1, 3]
 
 
 async def test_a_registry_that_always_fails_is_given_up(tmp_path: Path) -> None:
@@ -201,124 +181,6 @@ async def test_without_time_no_registry_is_asked(tmp_path: Path, seconds: float)
 
     assert outcome.reason == "could not fetch Wasm OCI image: timed out"
     assert registry.paths == []
-
-
-# Who the agent is.
-
-
-async def test_a_password_is_for_its_registry(tmp_path: Path) -> None:
-    registry = FakeRegistry(user=("user", "password"))
-    registry.push_docker("v1")
-    async with pulling(tmp_path, registry) as (bench, host):
-        url = f"oci://{host}/owner/image:v1"
-        right = docker_config(host, "user", "password")
-        await bench.fetched(url, secret=right)
-        for wrong in (docker_config("other", "user", "password"), None):
-            outcome = await bench.refused(url, secret=wrong)
-            assert outcome.reason == "could not fetch Wasm OCI image: status 401"
-
-
-@pytest.mark.parametrize(
-    "secret", ["null", "hidden", '{"auths": {"127.0.0.1": {"auth": "hidden!"}}}']
-)
-async def test_a_secret_that_is_none_is_not_quoted(tmp_path: Path, secret: str) -> None:
-    async with fetching(tmp_path) as bench:
-        outcome = await bench.refused("oci://127.0.0.1/owner/image:v1", secret=secret)
-
-    assert outcome.reason.startswith("could not fetch Wasm OCI image: pull secret: ")
-    assert "hidden" not in outcome.reason
-
-
-async def test_without_secret_dockers_configuration_counts(tmp_path: Path) -> None:
-    registry = FakeRegistry(user=("user", "password"))
-    registry.push_docker("v1")
-    environ: dict[str, str] = {"DOCKER_CONFIG": str(tmp_path)}
-    async with pulling(tmp_path, registry, environ=environ) as (bench, host):
-        url = f"oci://{host}/owner/image:v1"
-        (tmp_path / "config.json").write_text(docker_config(host, "user", "password"))
-        await bench.fetched(url)
-        (tmp_path / "config.json").write_text("hidden")
-        outcome = await bench.refused(url)
-        (tmp_path / "config.json").rename(tmp_path / "auth")
-        environ["REGISTRY_AUTH_FILE"] = str(tmp_path / "auth")
-        (tmp_path / "auth").write_text(docker_config(f"{host}/owner/image", "user", "password"))
-        await bench.fetched(url)
-
-    assert outcome.reason == (
-        "could not fetch Wasm OCI image: docker config: expected a docker config in JSON"
-    )
-
-
-def with_token(registry: FakeRegistry, host: str, name: str = PUBLIC) -> str:
-    """Have a registry want a token, from a public name that stands for itself; return a secret."""
-    registry.user = ("user", "password")
-    registry.realm = f"http://{name}:{host.rpartition(':')[2]}/token"
-    return docker_config(host, "user", "password")
-
-
-async def test_a_token_is_got_with_a_password(tmp_path: Path) -> None:
-    """T-W13: from a public host."""
-    registry = FakeRegistry()
-    registry.push_docker("v1")
-    async with pulling(tmp_path, registry) as (bench, host):
-        secret = with_token(registry, host)
-        await bench.fetched(f"oci://{host}/owner/image:v1", secret=secret)
-        without = await bench.refused(f"oci://{host}/owner/image:v1")
-
-    assert "/token" in registry.paths
-    assert without.reason == "could not fetch Wasm OCI image: no token: status 401"
-
-
-async def test_a_token_is_got_with_an_identity_token(tmp_path: Path) -> None:
-    registry = FakeRegistry(identity_token="an-identity")  # noqa: S106 - of nobody
-    registry.push_docker("v1")
-    async with pulling(tmp_path, registry) as (bench, host):
-        with_token(registry, host)
-        secret = json.dumps({"auths": {host: {"identitytoken": "an-identity"}}})
-        await bench.fetched(f"oci://{host}/owner/image:v1", secret=secret)
-
-
-async def test_a_registry_token_is_one(tmp_path: Path) -> None:
-    registry = FakeRegistry()
-    registry.push_docker("v1")
-    async with pulling(tmp_path, registry) as (bench, host):
-        with_token(registry, host)
-        secret = json.dumps({"auths": {host: {"registrytoken": "a-token"}}})
-        await bench.fetched(f"oci://{host}/owner/image:v1", secret=secret)
-
-    assert "/token" not in registry.paths
-
-
-@pytest.mark.parametrize(
-    "realm", ["http://169.254.169.254/t", "http://localhost/t", "file:///t", "http://10.0.0.1/t"]
-)
-async def test_a_password_is_not_sent_nearby(tmp_path: Path, realm: str) -> None:
-    """T-W13."""
-    registry = FakeRegistry(user=("user", "password"), realm=realm)
-    registry.push_docker("v1")
-    async with pulling(tmp_path, registry) as (bench, host):
-        secret = docker_config(host, "user", "password")
-        outcome = await bench.refused(f"oci://{host}/owner/image:v1", secret=secret)
-
-    assert f"realm '{realm}'" in outcome.reason
-    assert set(registry.authorizations) == {""}
-
-
-async def test_another_host_is_not_sent_the_password(tmp_path: Path) -> None:
-    registry = FakeRegistry(user=("user", "password"))
-    registry.push_docker("v1")
-    blobs: list[str] = []
-
-    async def serve_blob(request: web.BaseRequest) -> web.Response:
-        blobs.append(request.headers.get("Authorization", ""))
-        return web.Response(body=tar_gz(("plugin.wasm", MODULE)))
-
-    async with web_server(serve_blob) as port, pulling(tmp_path, registry) as (bench, host):
-        registry.blob_host = f"http://blobs.example.com:{port}"
-        secret = docker_config(host, "user", "password")
-        await bench.fetched(f"oci://{host}/owner/image:v1", secret=secret)
-
-    assert blobs == [""]
 
 
 # With and without TLS.

@@ -12,7 +12,10 @@ from agent.wasm.fetch.registry.auth import (
     Credentials,
     basic,
     find_credentials,
+    find_helper,
+    helper_server,
     parse_challenge,
+    read_helper,
     read_token,
     realms_problem,
     token_form,
@@ -76,6 +79,35 @@ def test_the_same_key_comes_before_the_same_host() -> None:
 
 def test_a_config_without_entries_is_anonymous() -> None:
     assert find_credentials('{"credsStore": "x"}', ["ghcr.io"]) is None
+    assert find_helper("{}", "ghcr.io") is None
+
+
+def test_a_registry_may_have_a_helper_of_its_own() -> None:
+    text = json.dumps({
+        "credsStore": "all",
+        "credHelpers": {"https://ghcr.io": "own", "docker.io": "hub", "off": ""},
+    })  # fmt: skip
+
+    assert find_helper(text, "ghcr.io") == "own"
+    assert find_helper(text, "index.docker.io") == "hub"
+    assert find_helper(text, "other:5000") == "all"
+    assert find_helper(text, "off") is None
+
+
+def test_a_helper_is_asked_as_docker_asks_it() -> None:
+    assert helper_server("index.docker.io") == "https://index.docker.io/v1/"
+    assert helper_server("ghcr.io") == "ghcr.io"
+    assert read_helper(b'{"Username": "user", "Secret": "pass:word"}') == USER
+    assert read_helper(b'{"Username": "<token>", "Secret": "t"}') == Credentials(identity_token="t")  # noqa: S106 - no secret
+    assert read_helper(b"credentials not found in native keychain\n") is None
+
+
+@pytest.mark.parametrize("answer", [b"hidden", b"[]", b'{"Username": "hidden"}', b"\xff"])
+def test_what_is_no_answer_of_a_helper_is_not_quoted(answer: bytes) -> None:
+    with pytest.raises(ValueError, match="a credential helper has answered no JSON") as caught:
+        read_helper(answer)
+
+    assert "hidden" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

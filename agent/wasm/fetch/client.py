@@ -37,8 +37,14 @@ UNUSABLE: Final = r"[\x00-\x20\x7f]"
 SCHEMES: Final = ("http", "https")
 #: Forbidden by `Blocked`, or the disk is full: no other attempt fares better.
 USELESS: Final = (errno.EACCES, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-#: What a connection that was dropped ends with.
-DROPPED: Final = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ETIMEDOUT)
+#: What a connection that was dropped ends with, and a name server that is not there for now.
+TEMPORARY: Final = (
+    errno.ECONNRESET,
+    errno.EPIPE,
+    errno.ECONNABORTED,
+    errno.ETIMEDOUT,
+    socket.EAI_AGAIN,
+)
 
 
 class Surroundings(NamedTuple):
@@ -189,7 +195,7 @@ def _system_error(error: OSError) -> WebError:
     number = getattr(cause, "errno", None)
     return WebError(
         str(getattr(cause, "strerror", None) or type(cause).__name__).lower(),
-        is_temporary=number in DROPPED,
+        is_temporary=number in TEMPORARY,
         is_forbidden=number in USELESS,
     )
 

@@ -14,9 +14,16 @@ from agent.wasm.cache import Key, PullSecret, directory_of
 from agent.wasm.fetch import files
 from agent.wasm.fetch.client import SCHEMES, Surroundings, Web, download
 from agent.wasm.fetch.errors import FetchError
-from agent.wasm.fetch.registry.auth import Credentials, find_credentials
+from agent.wasm.fetch.registry.auth import (
+    Credentials,
+    find_credentials,
+    find_helper,
+    helper_server,
+    read_helper,
+)
 from agent.wasm.fetch.registry.client import Registry
 from agent.wasm.fetch.registry.image import Manifest, bad_format, choose_layers
+from agent.wasm.fetch.registry.process import ask_helper
 from agent.wasm.fetch.unpack import (
     Make,
     TooLargeError,
@@ -124,24 +131,36 @@ class Fetcher:
     async def _manifest(self, order: FetchOrder) -> tuple[Registry, Manifest, str]:
         try:
             reference = parse_reference(order.url)
-            credentials = self._credentials(order.secret, reference)
         except ValueError as error:
             raise FetchError(str(error)) from None
+        credentials = await self._credentials(order.secret, reference)
         registry = Registry(self._web, reference, credentials, self._surroundings)
         await registry.connect()
         manifest, checksum = await registry.manifest()
         return registry, manifest, checksum
 
-    def _credentials(self, secret: PullSecret | None, reference: Reference) -> Credentials | None:
-        if secret:
-            text, keys, source = secret.text, [reference.registry], "pull secret"
-        else:
-            text = files.read_docker_config(self._surroundings.environ) or "{}"
-            keys, source = [reference.name, reference.registry], "docker config"
+    async def _credentials(
+        self, secret: PullSecret | None, reference: Reference
+    ) -> Credentials | None:
+        """Return who pulls: by the secret, and without one as Docker would."""
+        source = "pull secret" if secret else "docker config"
         try:
-            return find_credentials(text, keys)
-        except ValueError as error:
+            if secret:
+                return find_credentials(secret.text, [reference.registry])
+            text = files.read_docker_config(self._surroundings.environ) or "{}"
+            return await self._helped(text, reference.registry) or find_credentials(
+                text, [reference.name, reference.registry]
+            )
+        except (FetchError, ValueError) as error:
             raise FetchError(f"{source}: {error}") from None
+
+    async def _helped(self, text: str, registry: str) -> Credentials | None:
+        """Return what a program knows that Docker's configuration names."""
+        name = find_helper(text, registry)
+        if name is None:
+            return None
+        environ = self._surroundings.environ
+        return read_helper(await ask_helper(name, helper_server(registry), environ))
 
     async def _layer(self, registry: Registry, manifest: Manifest, make: Make) -> IO[bytes]:
         """Return the module of an image: out of an archive, or a layer of its own."""

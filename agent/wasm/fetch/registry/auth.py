@@ -13,8 +13,12 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from agent.wasm.fetch.addresses import realm_problem
 from agent.wasm.reference import DOCKER_HUB, Reference
 
-#: Names of one registry.
+#: Names of one registry, and how helpers know it.
 HUB_NAMES: Final = (DOCKER_HUB, "docker.io")
+HUB_URL: Final = "https://index.docker.io/v1/"
+#: A helper's answers: it knows nothing, or its secret is an identity token.
+NOT_FOUND: Final = b"credentials not found in native keychain"
+TOKEN_USER: Final = "<token>"  # noqa: S105 - a name
 CHALLENGE: Final = r"(?:^|,)\s*(Basic|Bearer)(?=\s|$)"
 PARAMETER: Final = r'([A-Za-z_]+)="([^"]*)"'
 REALM: Final = r'realm="([^"]*)"'
@@ -48,20 +52,61 @@ def find_credentials(text: str, keys: Sequence[str]) -> Credentials | None:
     Raises:
         ValueError: the text is no docker config. It is not quoted.
     """
+    entries = _section(text, "auths")
+    for key in keys:
+        same = [name for name in entries if _host(name) == _host(key)]
+        if key in entries or same:
+            return _credentials(entries.get(key) or entries[same[0]])
+    return None
+
+
+def find_helper(text: str, registry: str) -> str | None:
+    """Return the name of the helper that a docker config has for a registry, if any.
+
+    Raises:
+        ValueError: the text is no docker config. It is not quoted.
+    """
+    helpers = _section(text, "credHelpers")
+    own = [name for server, name in helpers.items() if _host(server) == _host(registry)]
+    name = own[0] if own else json.loads(text).get("credsStore")
+    return name if isinstance(name, str) and name else None
+
+
+def helper_server(registry: str) -> str:
+    """Return what a helper is asked for."""
+    return HUB_URL if registry == DOCKER_HUB else registry
+
+
+def read_helper(answer: bytes) -> Credentials | None:
+    """Return what a helper knows, none where it knows nothing.
+
+    Raises:
+        ValueError: this is no answer. It is not quoted.
+    """
+    if NOT_FOUND in answer:
+        return None
+    try:
+        said = json.loads(answer)
+        username, secret = str(said["Username"]), str(said["Secret"])
+    except (ValueError, LookupError, TypeError):
+        raise ValueError("a credential helper has answered no JSON with a secret") from None
+    if username == TOKEN_USER:
+        return Credentials(identity_token=secret)
+    return Credentials(username, secret)
+
+
+def _section(text: str, name: str) -> dict[str, object]:
+    """Return a part of a docker config, empty where there is none."""
     try:
         config = json.loads(text)
     except ValueError:
         raise ValueError("expected a docker config in JSON") from None
     if config is None:
         raise ValueError("the secret data is missing")
-    entries = config.get("auths", {}) if isinstance(config, dict) else None
+    entries = config.get(name, {}) if isinstance(config, dict) else None
     if not isinstance(entries, dict):
-        raise ValueError("expected a docker config with 'auths'")  # noqa: TRY004 - bad input
-    for key in keys:
-        same = [name for name in entries if _host(name) == _host(key)]
-        if key in entries or same:
-            return _credentials(entries.get(key) or entries[same[0]])
-    return None
+        raise ValueError(f"expected a docker config with {name!r}")  # noqa: TRY004 - bad input
+    return entries
 
 
 def _host(key: str) -> str:

@@ -37,6 +37,7 @@ MAX_TOKEN_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 2  #: of an index and an image in it
 
 T = TypeVar("T")
+Send = Callable[[], AbstractAsyncContextManager[aiohttp.ClientResponse]]
 Take = Callable[[aiohttp.ClientResponse], Awaitable[T]]
 
 
@@ -132,16 +133,14 @@ class Registry:
         headers = dict(headers or {})
         if self._authorization:
             headers["Authorization"] = self._authorization
-        return await self._persist(url, take, headers)
+        return await self._persist(lambda: self._web.get(url, headers), take)
 
-    async def _persist(
-        self, url: str, take: Take[T], headers: Mapping[str, str] | None = None
-    ) -> T:
+    async def _persist(self, send: Send, take: Take[T]) -> T:
         """Return what becomes of an answer; what may pass is tried again."""
         for attempt in range(1, REGISTRY_ATTEMPTS + 1):
             is_last = attempt == REGISTRY_ATTEMPTS
             try:
-                async with self._web.get(url, headers) as response:
+                async with send() as response:
                     if response.status not in REGISTRY_STATUSES or is_last:
                         return await take(response)
             except WebError as error:
@@ -200,16 +199,18 @@ class Registry:
                 raise FetchError(problem)
             return Ping(base, parse_challenge(wanted))
 
-        return await self._persist(f"{base}/v2/", take)
+        return await self._persist(lambda: self._web.get(f"{base}/v2/"), take)
 
     async def _token(self, challenge: Challenge) -> str:
+        async def take(response: aiohttp.ClientResponse) -> bytes:
+            _check(response)
+            return await _short(response, MAX_TOKEN_BYTES)
+
         known = self._credentials
         if not challenge.realm:
             raise FetchError("registry wants a token and does not say from where")
         try:
-            async with self._token_answer(challenge, known) as response:
-                _check(response)
-                body = await _short(response, MAX_TOKEN_BYTES)
+            body = await self._persist(lambda: self._token_answer(challenge, known), take)
             return read_token(body)
         except (FetchError, ValueError) as error:
             raise FetchError(f"no token: {error}") from None
