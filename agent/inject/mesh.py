@@ -66,17 +66,14 @@ def parse_mesh(text: str, values: Values, *, source: str) -> tuple[Mesh, list[st
 
     if not text.strip():
         text = json.dumps({"defaultConfig": {"discoveryAddress": discovery_address(values)}})
-    try:
-        document = parse(text)
-    except ValueError as error:
-        return DEFAULT_MESH, [f"{source}: {error}"]
-    if document is None:
-        document = {}
-    if not isinstance(document, dict):
-        return DEFAULT_MESH, [f"{source}: expected an object, found {type(document).__name__}"]
     config, problems = merge(
         DEFAULTS, {source: text}, mesh_config=source, service_cluster="istio-proxy", warnings=[]
     )
+    try:
+        document = parse(text)
+    except ValueError:  # merging has said so
+        document = None
+    document = document if isinstance(document, dict) else {}
     read = _Members(document, source, problems)
     mesh = Mesh(
         default_config=config,
@@ -217,13 +214,3 @@ def decode_resource(document: Mapping[str, Any]) -> ProxyConfigResource | None:
 
 
 MAX_PORT: Final = 65535
-DEFAULT_MESH: Final = Mesh(
-    default_config=DEFAULTS,
-    trust_domain=TRUST_DOMAIN,
-    root_namespace="istio-system",
-    proxy_listen_port=15001,
-    proxy_inbound_listen_port=15006,
-    prometheus_merge=True,
-    inbound_localhost=False,
-    otel_enrichment=False,
-)

@@ -6,8 +6,8 @@ default away, everything else replaces it.
 Source: status-lifecycle.md sections 11.3 and 11.6 to 11.9.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
 
 from agent.inject.api.form import shown
 from agent.inject.api.types import Object
@@ -54,67 +54,67 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 class ProxyValues(NamedTuple):
     """global.proxy: the proxy's container, and what is captured."""
 
-    image: str
-    cluster_domain: str
-    log_level: str
-    component_log_level: str
-    outlier_log_path: str
-    include_ip_ranges: str
-    exclude_ip_ranges: str
-    include_inbound_ports: str
-    exclude_inbound_ports: str
-    include_outbound_ports: str
-    exclude_outbound_ports: str
-    #: '0' for none.
-    status_port: str
-    readiness_initial_delay_seconds: int
-    readiness_period_seconds: int
-    readiness_failure_threshold: int
-    startup_probe: bool
-    startup_failure_threshold: int
-    resources: Object
-    lifecycle: Object
-    hold_application: bool
-    privileged: bool
-    cap_net_bind_service: str
-    seccomp_profile: Object
-    tracer: str
+    image: Annotated[str, "global.proxy.image"]
+    cluster_domain: Annotated[str, "global.proxy.clusterDomain"]
+    log_level: Annotated[str, "global.proxy.logLevel"]
+    component_log_level: Annotated[str, "global.proxy.componentLogLevel"]
+    outlier_log_path: Annotated[str, "global.proxy.outlierLogPath"]
+    include_ip_ranges: Annotated[str, "global.proxy.includeIPRanges"]
+    exclude_ip_ranges: Annotated[str, "global.proxy.excludeIPRanges"]
+    include_inbound_ports: Annotated[str, "global.proxy.includeInboundPorts"]
+    exclude_inbound_ports: Annotated[str, "global.proxy.excludeInboundPorts"]
+    include_outbound_ports: Annotated[str, "global.proxy.includeOutboundPorts"]
+    exclude_outbound_ports: Annotated[str, "global.proxy.excludeOutboundPorts"]
+    #: 0 for none.
+    status_port: Annotated[int, "global.proxy.statusPort"]
+    readiness_initial_delay_seconds: Annotated[int, "global.proxy.readinessInitialDelaySeconds"]
+    readiness_period_seconds: Annotated[int, "global.proxy.readinessPeriodSeconds"]
+    readiness_failure_threshold: Annotated[int, "global.proxy.readinessFailureThreshold"]
+    startup_probe: Annotated[bool, "global.proxy.startupProbe.enabled"]
+    startup_failure_threshold: Annotated[int, "global.proxy.startupProbe.failureThreshold"]
+    resources: Annotated[Object, "global.proxy.resources"]
+    lifecycle: Annotated[Object, "global.proxy.lifecycle"]
+    hold_application: Annotated[bool, "global.proxy.holdApplicationUntilProxyStarts"]
+    privileged: Annotated[bool, "global.proxy.privileged"]
+    cap_net_bind_service: Annotated[str, "global.proxy.capNetBindService"]
+    seccomp_profile: Annotated[Object, "global.proxy.seccompProfile"]
+    tracer: Annotated[str, "global.proxy.tracer"]
 
 
 class Values(NamedTuple):
-    """The values, with the chart's defaults where none are given."""
+    """The values, with the chart's defaults where none are given; each with its path."""
 
-    revision: str
-    hub: str
-    tag: str
-    variant: str
-    istio_namespace: str
-    ca_address: str
-    ca_name: str
-    pilot_cert_provider: str
-    trust_bundle_name: str
-    cluster_trust_bundles: bool
-    crl_config_map: str
-    cluster_name: str
-    network: str
-    mesh_id: str
-    trust_domain: str
-    agent_log_level: str
-    log_as_json: bool
-    image_pull_policy: str
-    image_pull_secrets: tuple[str, ...]
-    mount_mtls_certs: bool
-    token_audience: str
-    sts_port: int
-    native_nftables: bool
-    init_image: str
-    force_apply_iptables: bool
-    cni_enabled: bool
-    cni_provider: str
-    rewrite_probes: bool
-    gateway_security_context: Object
-    gateway_seccomp_profile: Object
-    compliance_policy: str
+    revision: Annotated[str, "revision"]
+    hub: Annotated[str, "global.hub"]
+    tag: Annotated[str, "global.tag"]
+    variant: Annotated[str, "global.variant"]
+    istio_namespace: Annotated[str, "global.istioNamespace"]
+    ca_address: Annotated[str, "global.caAddress"]
+    ca_name: Annotated[str, "global.caName"]
+    pilot_cert_provider: Annotated[str, "global.pilotCertProvider"]
+    trust_bundle_name: Annotated[str, "global.trustBundleName"]
+    cluster_trust_bundles: Annotated[bool, "pilot.env.ENABLE_CLUSTER_TRUST_BUNDLE_API"]
+    crl_config_map: Annotated[str, "pilot.crlConfigMapName"]
+    cluster_name: Annotated[str, "global.multiCluster.clusterName"]
+    network: Annotated[str, "global.network"]
+    mesh_id: Annotated[str, "global.meshID"]
+    trust_domain: Annotated[str, "global.trustDomain"]
+    agent_log_level: Annotated[str, "global.logging.level"]
+    log_as_json: Annotated[bool, "global.logAsJson"]
+    image_pull_policy: Annotated[str, "global.imagePullPolicy"]
+    image_pull_secrets: Annotated[tuple[str, ...], "global.imagePullSecrets"]
+    mount_mtls_certs: Annotated[bool, "global.mountMtlsCerts"]
+    token_audience: Annotated[str, "global.sds.token.aud"]
+    sts_port: Annotated[int, "global.sts.servicePort"]
+    native_nftables: Annotated[bool, "global.nativeNftables"]
+    init_image: Annotated[str, "global.proxy_init.image"]
+    force_apply_iptables: Annotated[bool, "global.proxy_init.forceApplyIptables"]
+    cni_enabled: Annotated[bool, "pilot.cni.enabled"]
+    cni_provider: Annotated[str, "pilot.cni.provider"]
+    rewrite_probes: Annotated[bool, "sidecarInjectorWebhook.rewriteAppHTTPProbe"]
+    gateway_security_context: Annotated[Object, "gateways.securityContext"]
+    gateway_seccomp_profile: Annotated[Object, "gateways.seccompProfile"]
+    compliance_policy: Annotated[str, "pilot.env.COMPLIANCE_POLICY"]
     proxy: ProxyValues
 
 
@@ -124,6 +124,21 @@ class _Reader:
     def __init__(self, document: Mapping[str, object]) -> None:
         self.document = document
         self.problems: list[str] = []
+        self.by_type: dict[Any, Callable[[str], object]] = {
+            str: self.text,
+            bool: self.flag,
+            int: self.number,
+            Object: self.members,
+            tuple[str, ...]: self.names,
+        }
+
+    def all_of(self, values: Any) -> Any:  # noqa: ANN401 - a class, and one of it
+        """Return the values of a class, each from the path that its type is annotated with."""
+        found = {}
+        for name, hint in get_type_hints(values, include_extras=True).items():
+            kind, *path = get_args(hint) or (hint,)
+            found[name] = self.by_type[kind](*path) if path else self.all_of(kind)
+        return values(**found)
 
     def at(self, path: str) -> object:
         found: object = self.document
@@ -182,71 +197,8 @@ def parse_values(document: Mapping[str, object]) -> tuple[Values, list[str]]:
         document: the values; those that it leaves out are the chart's defaults.
     """
     read = _Reader(overlay(DEFAULTS, document))
-    init_image = read.text("global.proxy_init.image")
-    values = Values(
-        revision=read.text("revision"),
-        hub=read.text("global.hub"),
-        tag=read.text("global.tag"),
-        variant=read.text("global.variant"),
-        istio_namespace=read.text("global.istioNamespace"),
-        ca_address=read.text("global.caAddress"),
-        ca_name=read.text("global.caName"),
-        pilot_cert_provider=read.text("global.pilotCertProvider"),
-        trust_bundle_name=read.text("global.trustBundleName"),
-        cluster_trust_bundles=read.flag("pilot.env.ENABLE_CLUSTER_TRUST_BUNDLE_API"),
-        crl_config_map=read.text("pilot.crlConfigMapName"),
-        cluster_name=read.text("global.multiCluster.clusterName"),
-        network=read.text("global.network"),
-        mesh_id=read.text("global.meshID"),
-        trust_domain=read.text("global.trustDomain"),
-        agent_log_level=read.text("global.logging.level"),
-        log_as_json=read.flag("global.logAsJson"),
-        image_pull_policy=read.text("global.imagePullPolicy"),
-        image_pull_secrets=read.names("global.imagePullSecrets"),
-        mount_mtls_certs=read.flag("global.mountMtlsCerts"),
-        token_audience=read.text("global.sds.token.aud"),
-        sts_port=read.number("global.sts.servicePort"),
-        native_nftables=read.flag("global.nativeNftables"),
-        init_image=init_image,
-        force_apply_iptables=read.flag("global.proxy_init.forceApplyIptables"),
-        cni_enabled=read.flag("pilot.cni.enabled"),
-        cni_provider=read.text("pilot.cni.provider"),
-        rewrite_probes=read.flag("sidecarInjectorWebhook.rewriteAppHTTPProbe"),
-        gateway_security_context=read.members("gateways.securityContext"),
-        gateway_seccomp_profile=read.members("gateways.seccompProfile"),
-        compliance_policy=read.text("pilot.env.COMPLIANCE_POLICY"),
-        proxy=_proxy_values(read),
-    )
+    values: Values = read.all_of(Values)
     return values, read.problems
-
-
-def _proxy_values(read: _Reader) -> ProxyValues:
-    return ProxyValues(
-        image=read.text("global.proxy.image"),
-        cluster_domain=read.text("global.proxy.clusterDomain"),
-        log_level=read.text("global.proxy.logLevel"),
-        component_log_level=read.text("global.proxy.componentLogLevel"),
-        outlier_log_path=read.text("global.proxy.outlierLogPath"),
-        include_ip_ranges=read.text("global.proxy.includeIPRanges"),
-        exclude_ip_ranges=read.text("global.proxy.excludeIPRanges"),
-        include_inbound_ports=read.text("global.proxy.includeInboundPorts"),
-        exclude_inbound_ports=read.text("global.proxy.excludeInboundPorts"),
-        include_outbound_ports=read.text("global.proxy.includeOutboundPorts"),
-        exclude_outbound_ports=read.text("global.proxy.excludeOutboundPorts"),
-        status_port=str(read.number("global.proxy.statusPort")),
-        readiness_initial_delay_seconds=read.number("global.proxy.readinessInitialDelaySeconds"),
-        readiness_period_seconds=read.number("global.proxy.readinessPeriodSeconds"),
-        readiness_failure_threshold=read.number("global.proxy.readinessFailureThreshold"),
-        startup_probe=read.flag("global.proxy.startupProbe.enabled"),
-        startup_failure_threshold=read.number("global.proxy.startupProbe.failureThreshold"),
-        resources=read.members("global.proxy.resources"),
-        lifecycle=read.members("global.proxy.lifecycle"),
-        hold_application=read.flag("global.proxy.holdApplicationUntilProxyStarts"),
-        privileged=read.flag("global.proxy.privileged"),
-        cap_net_bind_service=read.text("global.proxy.capNetBindService"),
-        seccomp_profile=read.members("global.proxy.seccompProfile"),
-        tracer=read.text("global.proxy.tracer"),
-    )
 
 
 def overlay(lower: Mapping[str, object], upper: Mapping[str, object]) -> Object:

@@ -11,7 +11,7 @@ def test_without_a_document_they_are_the_charts() -> None:
     assert problems == []
     assert values.istio_namespace == "istio-system"
     assert values.rewrite_probes
-    assert values.proxy.status_port == "15020"
+    assert values.proxy.status_port == 15020
     assert values.proxy.resources["limits"] == {"cpu": "2000m", "memory": "1024Mi"}
     assert values.proxy.readiness_period_seconds == 15
     assert values.proxy.startup_probe

@@ -11,8 +11,6 @@ from agent.inject.api.types import Items, Object, Pairs, Struct, Type
 DIRECTIVE: Final = "$patch"
 RETAIN_KEYS: Final = "$retainKeys"
 DELETE_FROM: Final = "$deleteFromPrimitiveList/"
-#: Orders that a patch may ask for; the order of its items says the same.
-SET_ORDER: Final = "$setElementOrder/"
 
 
 def merge(original: Mapping[str, object], patch: Mapping[str, object], kind: Type) -> Object:

@@ -3,6 +3,7 @@
 Source: status-lifecycle.md section 11.7.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from agent.inject.annotations import TRAFFIC, VIRTUAL_INTERFACES
@@ -10,12 +11,22 @@ from agent.inject.api.types import Object
 from agent.inject.template.image import init_image
 from agent.inject.template.pod import PROXY_ID, TemplatePod
 from agent.inject.template.resources import proxy_resources
+from agent.inject.values import ProxyValues
 
 INIT: Final = "istio-init"
 VALIDATION: Final = "istio-validation"
 #: Envoy's own listeners.
 NEVER_CAPTURED: Final = "15090,15021"
 AGENT_LOG_LEVEL: Final = "sidecar.istio.io/agentLogLevel"
+#: What is captured, by the annotation that says it: the value that it stands in the place of.
+DEFAULTS: Final[Mapping[str, Callable[[ProxyValues], str]]] = {
+    "includeOutboundIPRanges": lambda proxy: proxy.include_ip_ranges,
+    "excludeOutboundIPRanges": lambda proxy: proxy.exclude_ip_ranges,
+    "includeInboundPorts": lambda proxy: proxy.include_inbound_ports,
+    "excludeInboundPorts": lambda proxy: proxy.exclude_inbound_ports,
+    "includeOutboundPorts": lambda proxy: proxy.include_outbound_ports,
+    "excludeOutboundPorts": lambda proxy: proxy.exclude_outbound_ports,
+}
 
 
 def capture_containers(pod: TemplatePod) -> list[Object]:
@@ -35,9 +46,19 @@ def capture_containers(pod: TemplatePod) -> list[Object]:
     return [container]
 
 
+def traffic(pod: TemplatePod, name: str) -> str:
+    """Return what the annotation of that name says, or the values do."""
+    return pod.annotation(f"{TRAFFIC}{name}", DEFAULTS[name](pod.values.proxy))
+
+
+def is_given(pod: TemplatePod, name: str) -> bool:
+    """Return whether there is an annotation of that name, though it may be empty, or a value."""
+    return f"{TRAFFIC}{name}" in pod.annotations or bool(DEFAULTS[name](pod.values.proxy))
+
+
 def excluded_inbound_ports(pod: TemplatePod) -> str:
     """Return the inbound ports that users exclude, and the status port with them."""
-    text = pod.annotation(f"{TRAFFIC}excludeInboundPorts", pod.values.proxy.exclude_inbound_ports)
+    text = traffic(pod, "excludeInboundPorts")
     ports = [port for item in text.split(",") if (port := item.strip())]
     if pod.status_port in ("", "0") or pod.status_port in ports:
         return text
@@ -50,11 +71,7 @@ def agent_log_level(pod: TemplatePod) -> str:
 
 
 def _arguments(pod: TemplatePod) -> list[str]:
-    values, proxy = pod.values, pod.values.proxy
-
-    def traffic(name: str, default: str) -> str:
-        return pod.annotation(f"{TRAFFIC}{name}", default)
-
+    values = pod.values
     excluded = excluded_inbound_ports(pod)
     arguments = [
         "istio-iptables",
@@ -62,17 +79,13 @@ def _arguments(pod: TemplatePod) -> list[str]:
         *("-z", str(pod.mesh.proxy_inbound_listen_port)),
         *("-u", str(PROXY_ID if pod.interception_mode == "TPROXY" else pod.user)),
         *("-m", pod.interception_mode),
-        *("-i", traffic("includeOutboundIPRanges", proxy.include_ip_ranges)),
-        *("-x", traffic("excludeOutboundIPRanges", proxy.exclude_ip_ranges)),
-        *("-b", traffic("includeInboundPorts", proxy.include_inbound_ports)),
+        *("-i", traffic(pod, "includeOutboundIPRanges")),
+        *("-x", traffic(pod, "excludeOutboundIPRanges")),
+        *("-b", traffic(pod, "includeInboundPorts")),
         *("-d", f"{NEVER_CAPTURED},{excluded}" if excluded else NEVER_CAPTURED),
     ]
-    for flag, name, default in (
-        ("-q", "includeOutboundPorts", proxy.include_outbound_ports),
-        ("-o", "excludeOutboundPorts", proxy.exclude_outbound_ports),
-    ):
-        if default or f"{TRAFFIC}{name}" in pod.annotations:
-            arguments += [flag, traffic(name, default)]
+    for flag, name in (("-q", "includeOutboundPorts"), ("-o", "excludeOutboundPorts")):
+        arguments += [flag, traffic(pod, name)] if is_given(pod, name) else []
     for flag, names in (
         ("-k", (VIRTUAL_INTERFACES, f"{TRAFFIC}kubevirtInterfaces")),
         ("-c", (f"{TRAFFIC}excludeInterfaces",)),

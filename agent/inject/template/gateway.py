@@ -17,7 +17,7 @@ from agent.inject.template.sidecar import (
     pull_secrets,
     readiness_probe,
 )
-from agent.inject.template.volumes import gateway_mounts, gateway_volumes
+from agent.inject.template.volumes import gateway_storage
 
 #: Lets the proxy, which is not root, listen on port 80.
 LOW_PORTS: Final = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
@@ -25,7 +25,7 @@ LOW_PORTS: Final = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
 
 def gateway(pod: TemplatePod) -> Object:
     """Return what makes a pod a gateway."""
-    values = pod.values
+    values, storage = pod.values, gateway_storage(pod)
     context: Object = {"runAsUser": pod.user, "runAsGroup": pod.group}
     if values.gateway_seccomp_profile:
         context["seccompProfile"] = values.gateway_seccomp_profile
@@ -40,14 +40,14 @@ def gateway(pod: TemplatePod) -> Object:
         # Annotations do not change it, and a status port of 0 does not take it away.
         "readinessProbe": readiness_probe(pod._replace(annotations={}), HEALTH_PORT),
         "securityContext": context,
-        "volumeMounts": gateway_mounts(pod),
+        "volumeMounts": storage.mounts,
     }
     return {
         "metadata": {"labels": canonical_labels(pod), "annotations": common_annotations(pod)},
         "spec": {
             "securityContext": values.gateway_security_context or {"sysctls": [LOW_PORTS]},
             "containers": [proxy],
-            "volumes": gateway_volumes(pod),
+            "volumes": storage.volumes,
             **pull_secrets(pod),
         },
     }

@@ -18,7 +18,7 @@ from agent.inject.template.sidecar import (
     pull_secrets,
     readiness_probe,
 )
-from agent.inject.template.volumes import application_mounts, grpc_mounts, grpc_volumes
+from agent.inject.template.volumes import grpc_storage
 
 REWRITE: Final = "sidecar.istio.io/rewriteAppHTTPProbers"
 STATUS_PORT: Final = 15020
@@ -54,6 +54,7 @@ def grpc_agent(pod: TemplatePod) -> Object:
         "postStart": command("pilot-agent", "wait", f"--url={READY_URL}")
     }
     has_status = pod.status_port != "0"
+    storage = grpc_storage(pod)
     proxy: Object = {
         "name": PROXY,
         "image": proxy_image(pod),
@@ -64,7 +65,7 @@ def grpc_agent(pod: TemplatePod) -> Object:
         **pull_policy(pod),
         **({"readinessProbe": readiness_probe(pod, STATUS_PORT)} if has_status else {}),
         "resources": proxy_resources(pod),
-        "volumeMounts": grpc_mounts(pod),
+        "volumeMounts": storage.mounts,
     }
     environment = render(
         [
@@ -73,7 +74,7 @@ def grpc_agent(pod: TemplatePod) -> Object:
         ]
     )
     others: list[Object] = [
-        {"name": name, "env": environment, "volumeMounts": application_mounts(pod)}
+        {"name": name, "env": environment, "volumeMounts": [*storage.application_mounts]}
         for name in pod.applications
     ]
     return {
@@ -83,7 +84,7 @@ def grpc_agent(pod: TemplatePod) -> Object:
         },
         "spec": {
             "containers": [proxy, *others],
-            "volumes": grpc_volumes(pod),
+            "volumes": storage.volumes,
             **pull_secrets(pod),
         },
     }

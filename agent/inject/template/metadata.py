@@ -7,7 +7,7 @@ import json
 from typing import Final
 
 from agent.inject.annotations import INTERCEPTION_MODE, TRAFFIC, VIRTUAL_INTERFACES
-from agent.inject.template.capture import excluded_inbound_ports
+from agent.inject.template.capture import excluded_inbound_ports, is_given, traffic
 from agent.inject.template.pod import TemplatePod
 
 TLS_MODE: Final = "security.istio.io/tlsMode"
@@ -58,34 +58,24 @@ def common_annotations(pod: TemplatePod) -> dict[str, str]:
 
 def capture_annotations(pod: TemplatePod) -> dict[str, str]:
     """Return what the CNI plugin reads in the place of the init container's arguments."""
-    proxy = pod.values.proxy
-
-    def traffic(name: str, default: str) -> str:
-        return pod.annotation(f"{TRAFFIC}{name}", default)
-
     found = {
         INTERCEPTION_MODE: pod.interception_mode,
-        f"{TRAFFIC}includeInboundPorts": traffic(
-            "includeInboundPorts", proxy.include_inbound_ports
-        ),
+        f"{TRAFFIC}includeInboundPorts": traffic(pod, "includeInboundPorts"),
         f"{TRAFFIC}excludeInboundPorts": excluded_inbound_ports(pod),
     }
-    for name, default in (
-        ("includeOutboundIPRanges", proxy.include_ip_ranges),
-        ("excludeOutboundIPRanges", proxy.exclude_ip_ranges),
-        ("kubevirtInterfaces", ""),
-        ("excludeInterfaces", ""),
-    ):
-        if value := traffic(name, default):
+    for name in ("includeOutboundIPRanges", "excludeOutboundIPRanges"):
+        if value := traffic(pod, name):
             found[f"{TRAFFIC}{name}"] = value
-    for name, default in (
-        ("includeOutboundPorts", proxy.include_outbound_ports),
-        ("excludeOutboundPorts", proxy.exclude_outbound_ports),
+    for name in ("includeOutboundPorts", "excludeOutboundPorts"):
+        if is_given(pod, name):
+            found[f"{TRAFFIC}{name}"] = traffic(pod, name)
+    for name in (
+        f"{TRAFFIC}kubevirtInterfaces",
+        f"{TRAFFIC}excludeInterfaces",
+        VIRTUAL_INTERFACES,
     ):
-        if default or f"{TRAFFIC}{name}" in pod.annotations:
-            found[f"{TRAFFIC}{name}"] = traffic(name, default)
-    if interfaces := pod.annotations.get(VIRTUAL_INTERFACES):
-        found[VIRTUAL_INTERFACES] = interfaces
+        if value := pod.annotation(name, ""):
+            found[name] = value
     if pod.values.cni_provider == "multus":
         found[MULTUS] = with_network(pod.annotations.get(MULTUS, ""))
     return found

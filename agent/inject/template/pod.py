@@ -57,7 +57,7 @@ class TemplatePod(NamedTuple):
     @property
     def status_port(self) -> str:
         """Return the port of the agent's status server as configured; '0' for none."""
-        return self.annotation(STATUS_PORT, self.values.proxy.status_port).strip()
+        return self.annotation(STATUS_PORT, str(self.values.proxy.status_port)).strip()
 
     @property
     def configured_mode(self) -> str:

@@ -17,7 +17,7 @@ from agent.inject.template.metadata import (
 )
 from agent.inject.template.pod import PROXY, PROXY_ID, TemplatePod
 from agent.inject.template.resources import proxy_resources
-from agent.inject.template.volumes import sidecar_mounts, sidecar_volumes
+from agent.inject.template.volumes import Storage, sidecar_storage
 
 LOG_LEVEL: Final = "sidecar.istio.io/logLevel"
 COMPONENT_LOG_LEVEL: Final = "sidecar.istio.io/componentLogLevel"
@@ -32,9 +32,10 @@ def sidecar(pod: TemplatePod) -> Object:
     annotations = common_annotations(pod)
     if pod.values.cni_enabled:
         annotations |= capture_annotations(pod)
-    proxy = _proxy(pod)
+    storage = sidecar_storage(pod)
+    proxy = _proxy(pod, storage)
     before = capture_containers(pod)
-    spec: Object = {"volumes": sidecar_volumes(pod), **pull_secrets(pod)}
+    spec: Object = {"volumes": storage.volumes, **pull_secrets(pod)}
     if pod.native:
         spec["initContainers"] = [*before, {**proxy, "restartPolicy": "Always"}]
     else:
@@ -87,7 +88,7 @@ def pull_policy(pod: TemplatePod) -> Object:
     return {"imagePullPolicy": policy} if policy else {}
 
 
-def _proxy(pod: TemplatePod) -> Object:
+def _proxy(pod: TemplatePod, storage: Storage) -> Object:
     outliers = pod.values.proxy.outlier_log_path
     return {
         "name": PROXY,
@@ -103,7 +104,7 @@ def _proxy(pod: TemplatePod) -> Object:
         **_probes(pod),
         "securityContext": _security_context(pod),
         "resources": proxy_resources(pod),
-        "volumeMounts": sidecar_mounts(pod),
+        "volumeMounts": storage.mounts,
     }
 
 

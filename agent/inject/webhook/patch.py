@@ -6,12 +6,13 @@ where it has not, the whole is added.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any, Final
 
 from agent.inject.api.types import Object
 
 ABSENT: Final = object()
-#: Beyond so many pairs, lists are compared by their beginnings and ends alone.
+#: Beyond so many pairs lists are not compared: the new one stands in the place of the old one.
 MOST_PAIRS: Final = 40_000
 
 
@@ -63,16 +64,22 @@ def _lists(
     before: Sequence[object], after: Sequence[object], actual: Sequence[object], path: str
 ) -> Iterator[Object]:
     """Yield operations in the order in which they are applied: indexes count what is there then."""
+    if len(before) * len(after) > MOST_PAIRS:
+        yield {"op": "replace", "path": path, "value": after}
+        return
     at = 0
-    for old, new in _aligned([_key(item) for item in before], [_key(item) for item in after]):
-        if new is None:
-            yield {"op": "remove", "path": f"{path}/{at}"}
+    old_keys, new_keys = [_key(item) for item in before], [_key(item) for item in after]
+    matcher = SequenceMatcher(None, old_keys, new_keys, autojunk=False)
+    for kind, old, old_end, new, new_end in matcher.get_opcodes():
+        if kind == "equal":
+            for index, item in enumerate(after[new:new_end], old):
+                yield from _change(before[index], item, actual[index], f"{path}/{at}")
+                at += 1
             continue
-        if old is None:
-            yield {"op": "add", "path": f"{path}/{at}", "value": after[new]}
-        else:
-            yield from _change(before[old], after[new], actual[old], f"{path}/{at}")
-        at += 1
+        yield from ({"op": "remove", "path": f"{path}/{at}"} for _ in range(old, old_end))
+        for item in after[new:new_end]:
+            yield {"op": "add", "path": f"{path}/{at}", "value": item}
+            at += 1
 
 
 def _key(item: object) -> object:
@@ -80,57 +87,7 @@ def _key(item: object) -> object:
     if isinstance(item, dict):
         name = item.get("name")
         return ("name", name) if isinstance(name, str) else ("item", repr(item))
-    return ("value", repr(item))
-
-
-def _aligned(
-    old: Sequence[object], new: Sequence[object]
-) -> Iterator[tuple[int | None, int | None]]:
-    """Yield pairs of indexes that stand for each other, None for what only one side has."""
-    start, shorter = 0, min(len(old), len(new))
-    while start < shorter and old[start] == new[start]:
-        start += 1
-    tail = 0
-    while tail < shorter - start and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
-    yield from ((index, index) for index in range(start))
-    old_end, new_end = len(old) - tail, len(new) - tail
-    for left, right in _common(old[start:old_end], new[start:new_end]):
-        yield None if left is None else left + start, None if right is None else right + start
-    yield from ((old_end + index, new_end + index) for index in range(tail))
-
-
-def _common(
-    old: Sequence[object], new: Sequence[object]
-) -> Iterator[tuple[int | None, int | None]]:
-    """Yield the pairs of a longest common subsequence, and what is in none."""
-    lengths = _lengths(old, new) if len(old) * len(new) <= MOST_PAIRS else None
-    left = right = 0
-    while lengths and left < len(old) and right < len(new):
-        if old[left] == new[right]:
-            yield left, right
-            left, right = left + 1, right + 1
-        elif lengths[left + 1][right] >= lengths[left][right + 1]:
-            yield left, None
-            left += 1
-        else:
-            yield None, right
-            right += 1
-    yield from ((index, None) for index in range(left, len(old)))
-    yield from ((None, index) for index in range(right, len(new)))
-
-
-def _lengths(old: Sequence[object], new: Sequence[object]) -> list[list[int]]:
-    """Return how long the common subsequence of the rests from each pair of indexes is."""
-    lengths = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
-    for left in reversed(range(len(old))):
-        for right in reversed(range(len(new))):
-            lengths[left][right] = (
-                lengths[left + 1][right + 1] + 1
-                if old[left] == new[right]
-                else max(lengths[left + 1][right], lengths[left][right + 1])
-            )
-    return lengths
+    return repr(item)
 
 
 def _escaped(name: str) -> str:
