@@ -192,11 +192,11 @@ class Conversion:
         """
         clock = asyncio.get_running_loop().time
         started = clock()
+        packed = list(read_packed(raw, delta=delta))
+        removed = read_removed(raw) if delta else []
         before, ended = self._turn, asyncio.Event()
         self._turn = ended
         try:
-            packed = list(read_packed(raw, delta=delta))
-            removed = read_removed(raw) if delta else []
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._convert(each)) for each in packed]
             self._metrics.observe(DURATION, (clock() - started) * 1000)

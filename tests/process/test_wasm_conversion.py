@@ -192,6 +192,24 @@ async def test_responses_come_in_the_order_in_which_they_were_sent(tmp_path: Pat
         assert slow.result() != fast.result()
 
 
+async def test_a_new_configuration_of_a_module_that_is_there_fetches_nothing(
+    tmp_path: Path,
+) -> None:
+    served = pages()
+    async with web_server(served) as port, modules(tmp_path) as bench:
+
+        async def convert(root_id: str) -> Wasm:
+            plugin = wasm(f"http://127.0.0.1:{port}/a", root_id=root_id)
+            answer = await bench.convert(Kind.SOTW, ecds(Kind.SOTW, {"a": plugin}))
+            return configurations(Kind.SOTW, answer)["a"]
+
+        before, after = [await convert(each) for each in ("one", "two")]
+
+    assert http_wasm(after).config.root_id == "two"
+    assert file_of(after) == file_of(before)
+    assert len(served.requests) == 1
+
+
 @pytest.mark.parametrize("keep", [True, False])
 async def test_a_module_that_was_there_may_be_kept(tmp_path: Path, *, keep: bool) -> None:
     """X9."""
