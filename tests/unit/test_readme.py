@@ -80,5 +80,16 @@ def test_every_package_is_in_the_tree() -> None:
     assert [path.name for path in packages if f"{path.name}/" not in shown] == []
 
 
+def test_links_lead_to_headings() -> None:
+    headings = re.findall(r"^#+ (.+)$", README, re.MULTILINE)
+    anchors = {
+        re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings
+    }
+    links = set(re.findall(r"\]\(#([^)]+)\)", README))
+
+    assert links
+    assert links - anchors == set()
+
+
 def test_nothing_is_left_to_fill_in() -> None:
     assert re.findall(r"@[A-Z]+@", README) == []
