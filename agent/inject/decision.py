@@ -30,15 +30,10 @@ class Verdict(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def decide(
-    spec: Object,
-    *,
-    labels: Mapping[str, str],
-    annotations: Mapping[str, str],
-    namespace: str,
-    configuration: Configuration,
-) -> Verdict:
-    """Return whether the pod is to be injected."""
+def decide(pod: Object, namespace: str, configuration: Configuration) -> Verdict:
+    """Return whether the pod, metadata and spec in the API's form, is to be injected."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    labels: Mapping[str, str] = metadata.get("labels", {})
     if spec.get("hostNetwork"):
         return Verdict(inject=False, reason="has host networking enabled")
     if is_windows(spec):
@@ -46,7 +41,7 @@ def decide(
         return Verdict(inject=False, reason="is for Windows nodes")
     if namespace in IGNORED_NAMESPACES:
         return Verdict(inject=False, reason="has sidecar injection disabled")
-    asked = labels.get(INJECT, annotations.get(INJECT, ""))
+    asked = labels.get(INJECT, metadata.get("annotations", {}).get(INJECT, ""))
     warnings: tuple[str, ...] = ()
     if asked not in ("true", "false", ""):
         warnings = (f"{INJECT}={asked!r}: expected 'true' or 'false'; it is ignored",)
@@ -81,21 +76,16 @@ def is_windows(spec: Object) -> bool:
 
 
 def native_sidecar(
-    switch: str,
-    annotations: Mapping[str, str],
-    *,
-    node: str = "",
-    kubelets: Mapping[str, str] | None = None,
+    pod: Object, switch: str, kubelets: Mapping[str, str] | None
 ) -> tuple[bool, list[str]]:
     """Return whether the sidecar is a restartable init container, and warnings.
 
     Args:
+        pod: its annotation wins, and its node is the one that matters if it has one already.
         switch: auto, true or false.
-        annotations: of the pod; they win.
-        node: the pod's node, '' if it has none yet.
         kubelets: the kubelet's version by node; None where nobody could be asked.
     """
-    asked = annotations.get(NATIVE, "")
+    asked = pod["metadata"].get("annotations", {}).get(NATIVE, "")
     if asked in ("true", "false"):
         return asked == "true", []
     warnings = []
@@ -104,6 +94,7 @@ def native_sidecar(
     if switch not in ("auto", "true", "false"):
         warnings.append(f"native sidecars={switch!r}: expected auto, true or false; using false")
     if switch == "auto" and kubelets is not None:
+        node = pod["spec"].get("nodeName")
         versions = [kubelets[node]] if node in kubelets else list(kubelets.values())
         return _all_support(versions), warnings
     return switch == "true", warnings

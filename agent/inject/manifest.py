@@ -107,31 +107,16 @@ def _inject_workload(before: Object, kind: Kind, name: str, context: Context) ->
     metadata, spec = _at(before, kind.metadata) or {}, _at(before, kind.spec)
     own = before["metadata"]
     namespace = own.get("namespace") or metadata.get("namespace") or context.namespace
-    verdict = decide(
-        spec,
-        labels=metadata.get("labels", {}),
-        annotations=metadata.get("annotations", {}),
-        namespace=namespace,
-        # Selectors and the policy are the webhook's: whoever runs the command wants the pod.
-        configuration=Configuration(),
-    )
+    pod = {"metadata": metadata, "spec": spec}
+    # Selectors and the policy are the webhook's: whoever runs the command wants the pod.
+    verdict = decide(pod, namespace, Configuration())
     warnings = [f"{name}: {warning}" for warning in verdict.warnings]
     if not verdict.inject:
         kind_name, _, full_name = name.partition(" ")
         skipped = f'===> Skipping injection because {kind_name} "{full_name}" {verdict.reason}'
         return Result(before, before, (*warnings, skipped))
-    native, notes = native_sidecar(
-        context.native,
-        metadata.get("annotations", {}),
-        node=spec.get("nodeName", ""),
-        kubelets=context.kubelets,
-    )
-    request = Request(
-        pod={"metadata": metadata, "spec": spec},
-        owner=_owner(before, metadata, namespace),
-        namespace=namespace,
-        native=native,
-    )
+    native, notes = native_sidecar(pod, context.native, context.kubelets)
+    request = Request(pod, _owner(before, metadata, namespace), namespace, native=native)
     configuration = context.configuration._replace(injected_annotations={})
     try:
         injected = inject(request, configuration, context.settings)

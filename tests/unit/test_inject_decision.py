@@ -20,13 +20,20 @@ def verdict(
     namespace: str = "prod",
     configuration: Configuration | None = None,
 ) -> Verdict:
-    return decide(
-        spec or {},
-        labels=labels or {},
-        annotations=annotations or {},
-        namespace=namespace,
-        configuration=configuration or Configuration(),
-    )
+    metadata = {"labels": labels or {}, "annotations": annotations or {}}
+    pod = {"metadata": metadata, "spec": spec or {}}
+    return decide(pod, namespace, configuration or Configuration())
+
+
+def native_of(
+    switch: str,
+    annotations: dict[str, str] | None = None,
+    *,
+    node: str = "",
+    kubelets: dict[str, str] | None = None,
+) -> tuple[bool, list[str]]:
+    pod = {"metadata": {"annotations": annotations or {}}, "spec": {"nodeName": node}}
+    return native_sidecar(pod, switch, kubelets)
 
 
 def test_a_pod_is_injected_by_the_policy() -> None:
@@ -108,7 +115,7 @@ def test_an_unknown_policy_injects_nothing() -> None:
 def test_kubelets_decide_on_native_sidecars(
     switch: str, kubelets: dict[str, str] | None, *, native: bool
 ) -> None:
-    found, warnings = native_sidecar(switch, {}, kubelets=kubelets)
+    found, warnings = native_of(switch, kubelets=kubelets)
 
     assert found is native
     assert bool(warnings) is (switch == "other")
@@ -117,16 +124,16 @@ def test_kubelets_decide_on_native_sidecars(
 def test_the_pods_own_node_decides_if_it_is_known() -> None:
     kubelets = {"old": "v1.30.0", "new": "v1.34.0"}
 
-    assert native_sidecar("auto", {}, node="new", kubelets=kubelets) == (True, [])
-    assert native_sidecar("auto", {}, node="gone", kubelets=kubelets) == (False, [])
+    assert native_of("auto", node="new", kubelets=kubelets) == (True, [])
+    assert native_of("auto", node="gone", kubelets=kubelets) == (False, [])
 
 
 def test_the_annotation_wins_if_it_is_an_answer() -> None:
     name = "sidecar.istio.io/nativeSidecar"
 
-    assert native_sidecar("false", {name: "true"}) == (True, [])
-    assert native_sidecar("true", {name: "false"}) == (False, [])
-    assert native_sidecar("true", {name: "yes"}) == (
+    assert native_of("false", {name: "true"}) == (True, [])
+    assert native_of("true", {name: "false"}) == (False, [])
+    assert native_of("true", {name: "yes"}) == (
         True,
         [f"annotation {name}='yes': expected 'true' or 'false'; it is ignored"],
     )

@@ -8,9 +8,8 @@ from typing import Final
 
 from agent.inject.annotations import TRAFFIC, VIRTUAL_INTERFACES
 from agent.inject.api.types import Object
-from agent.inject.template.image import init_image
+from agent.inject.template.container import init_image, proxy_resources, pull_policy
 from agent.inject.template.pod import PROXY_ID, TemplatePod
-from agent.inject.template.resources import proxy_resources
 from agent.inject.values import ProxyValues
 
 INIT: Final = "istio-init"
@@ -40,9 +39,8 @@ def capture_containers(pod: TemplatePod) -> list[Object]:
         "env": [{"name": name, "value": value} for name, value in pod.proxy_metadata],
         "resources": proxy_resources(pod),
         "securityContext": _security_context(pod),
+        **pull_policy(pod),
     }
-    if pod.values.image_pull_policy:
-        container["imagePullPolicy"] = pod.values.image_pull_policy
     return [container]
 
 

@@ -31,6 +31,14 @@ FIELDS: Final = {
     "SERVICE_ACCOUNT": "spec.serviceAccountName",
     "HOST_IP": "status.hostIP",
 }
+CPU_LIMIT: Final[Variable] = (
+    "ISTIO_CPU_LIMIT",
+    {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1"}},
+)
+MEMORY_LIMIT: Final[Variable] = (
+    "GOMEMLIMIT",
+    {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1"}},
+)
 
 
 def field(path: str) -> Object:
@@ -56,10 +64,10 @@ def sidecar_environment(pod: TemplatePod) -> list[Object]:
         [
             ("REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION", legacy),
             *_identity(pod),
-            _cpu_limit(),
+            CPU_LIMIT,
             *_configuration(pod),
             _applications(pod),
-            _memory_limit(),
+            MEMORY_LIMIT,
             *_compliance(pod),
             *_cluster(pod),
             ("ISTIO_META_INTERCEPTION_MODE", pod.interception_mode),
@@ -79,9 +87,9 @@ def gateway_environment(pod: TemplatePod) -> list[Object]:
     return render(
         [
             *_identity(pod),
-            _cpu_limit(),
+            CPU_LIMIT,
             *_configuration(pod),
-            _memory_limit(),
+            MEMORY_LIMIT,
             *_compliance(pod),
             _applications(pod),
             *_cluster(pod),
@@ -125,14 +133,6 @@ def _identity(pod: TemplatePod) -> list[Variable]:
         ("CA_ADDR", values.ca_address or discovery_address(values)),
         *((name, field(path)) for name, path in FIELDS.items()),
     ]
-
-
-def _cpu_limit() -> Variable:
-    return ("ISTIO_CPU_LIMIT", {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1"}})
-
-
-def _memory_limit() -> Variable:
-    return ("GOMEMLIMIT", {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1"}})
 
 
 def _configuration(pod: TemplatePod) -> list[Variable]:

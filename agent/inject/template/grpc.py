@@ -6,15 +6,13 @@ Source: status-lifecycle.md section 11.16.
 from typing import Final
 
 from agent.inject.api.types import Object
+from agent.inject.template.container import proxy_image, proxy_resources, pull_policy
 from agent.inject.template.environment import field, grpc_environment, render
-from agent.inject.template.image import proxy_image
 from agent.inject.template.metadata import canonical_labels, common_annotations
 from agent.inject.template.pod import PROXY, TemplatePod
-from agent.inject.template.resources import proxy_resources
 from agent.inject.template.sidecar import (
     command,
     proxy_arguments,
-    pull_policy,
     pull_secrets,
     readiness_probe,
 )

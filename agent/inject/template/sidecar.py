@@ -8,15 +8,14 @@ from typing import Final
 from agent.inject.annotations import READINESS
 from agent.inject.api.types import Object
 from agent.inject.template.capture import agent_log_level, capture_containers
+from agent.inject.template.container import proxy_image, proxy_resources, pull_policy
 from agent.inject.template.environment import sidecar_environment
-from agent.inject.template.image import proxy_image
 from agent.inject.template.metadata import (
     capture_annotations,
     common_annotations,
     sidecar_labels,
 )
 from agent.inject.template.pod import PROXY, PROXY_ID, TemplatePod
-from agent.inject.template.resources import proxy_resources
 from agent.inject.template.volumes import Storage, sidecar_storage
 
 LOG_LEVEL: Final = "sidecar.istio.io/logLevel"
@@ -80,12 +79,6 @@ def readiness_probe(pod: TemplatePod, port: int) -> Object:
         "timeoutSeconds": PROBE_TIMEOUT_SECONDS,
         "failureThreshold": asked("failureThreshold", proxy.readiness_failure_threshold),
     }
-
-
-def pull_policy(pod: TemplatePod) -> Object:
-    """Return when the image is pulled, if that is said."""
-    policy = pod.values.image_pull_policy
-    return {"imagePullPolicy": policy} if policy else {}
 
 
 def _proxy(pod: TemplatePod, storage: Storage) -> Object:

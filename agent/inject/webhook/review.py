@@ -16,7 +16,7 @@ from agent.inject.decision import decide, native_sidecar
 from agent.inject.mesh import ProxyConfigResource
 from agent.inject.owner import owner_of_pod
 from agent.inject.pipeline import InjectionError, Request, inject
-from agent.inject.template.pod import PROXY_ID, Settings
+from agent.inject.template.pod import Settings
 from agent.inject.webhook.openshift import is_openshift, proxy_ids, without_assigned_ids
 from agent.inject.webhook.patch import json_patch
 
@@ -161,30 +161,18 @@ def _answer_request(
     before = normal(raw, POD, "", problems)
     if problems:
         raise InjectionError(problems)
-    before["metadata"].setdefault("namespace", namespace)
-    if not before["metadata"]["namespace"]:
-        del before["metadata"]["namespace"]
-    before["metadata"].pop("managedFields", None)
-    namespace = before["metadata"].get("namespace", "")
-    labels = before["metadata"].get("labels", {})
-    annotations = before["metadata"].get("annotations", {})
-    verdict = decide(
-        before["spec"],
-        labels=labels,
-        annotations=annotations,
-        namespace=namespace,
-        configuration=context.configuration,
-    )
+    metadata = before["metadata"]
+    metadata.pop("managedFields", None)
+    if namespace:
+        metadata.setdefault("namespace", namespace)
+    namespace = metadata.get("namespace", "")
+    verdict = decide(before, namespace, context.configuration)
     if not verdict.inject:
         return {"uid": uid, "allowed": True}, "skipped", list(verdict.warnings)
-    native, notes = native_sidecar(
-        context.native,
-        annotations,
-        node=before["spec"].get("nodeName", ""),
-        kubelets=context.cluster.kubelets,
-    )
+    native, notes = native_sidecar(before, context.native, context.cluster.kubelets)
+    wanted = _injection(before, namespace, context.cluster)
     injected = inject(
-        _injection(before, namespace, native, environment, context.cluster),
+        wanted._replace(native=native, environment=environment),
         context.configuration,
         context.settings,
     )
@@ -219,25 +207,15 @@ def _namespace(request: Object) -> str:
     return namespace or ""
 
 
-def _injection(
-    pod: Object,
-    namespace: str,
-    native: bool,  # noqa: FBT001 - one of several facts
-    environment: Mapping[str, str],
-    cluster: Cluster,
-) -> Request:
+def _injection(pod: Object, namespace: str, cluster: Cluster) -> Request:
+    """Return the request to inject a pod, with the ids that the platform has for it."""
+    request = Request(pod, owner_of_pod(pod["metadata"], namespace), namespace)
     found = cluster.namespaces.get(namespace, {})
-    user, group = proxy_ids(found) if is_openshift(found) else (PROXY_ID, PROXY_ID)
-    spec = without_assigned_ids(pod["spec"]) if is_openshift(found) else pod["spec"]
-    return Request(
-        pod={"metadata": pod["metadata"], "spec": spec},
-        owner=owner_of_pod(pod["metadata"], namespace),
-        namespace=namespace,
-        native=native,
-        environment=environment,
-        user=user,
-        group=group,
-    )
+    if not is_openshift(found):
+        return request
+    user, group = proxy_ids(found)
+    spec = without_assigned_ids(pod["spec"])
+    return request._replace(pod={**pod, "spec": spec}, user=user, group=group)
 
 
 def _refusal(uid: str, problems: list[str]) -> Object:
