@@ -27,6 +27,7 @@ from agent.status.application.settings import (
 from agent.status.settings import StatusSettings
 from tests.fakes.health import NOT_SERVING, SERVING, Health, health_server
 from tests.fakes.http2 import http2_server, status
+from tests.fakes.limits import descriptors_left
 from tests.fakes.status import Agent
 from tests.fakes.web import Admin, Pages, server_context, web_server
 from tests.waiting import until
@@ -219,16 +220,8 @@ async def test_a_command_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
 
 async def test_a_command_that_cannot_be_waited_for_is_ended() -> None:
     """A descriptor is needed for that, and there may be none left."""
-    import resource  # noqa: PLC0415 -- of this test alone
-
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = os.dup(0)
-    os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
-    try:
+    with descriptors_left(0):
         problem = await problem_of(ExecCheck(("sleep", "9")))
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     assert problem == "too many open files"
     assert end_of_child() in (signal.SIGKILL, None)

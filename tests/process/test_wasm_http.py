@@ -11,10 +11,11 @@ import pytest
 from aiohttp import web
 
 from agent.wasm.cache import directory_of
-from agent.wasm.order import Converted, Refused, StructOrder
+from agent.wasm.order import Refused
 from tests.fakes.archives import tar
 from tests.fakes.fetching import Names, fetching
-from tests.fakes.wasm import MODULE, as_struct, wasm
+from tests.fakes.limits import no_more_bytes
+from tests.fakes.wasm import MODULE
 from tests.fakes.web import Answer, Pages, server_context, web_server
 
 CHECKSUM = hashlib.sha256(MODULE).hexdigest()
@@ -370,6 +371,17 @@ async def test_no_more_is_read_than_allowed(tmp_path: Path, *, chunked: bool) ->
     )
 
 
+async def test_a_full_disk_is_named_and_not_tried_again(tmp_path: Path) -> None:
+    pages = Pages({"/a": page(), "/b": page()})
+    async with web_server(pages) as port, fetching(tmp_path) as bench:
+        with no_more_bytes():
+            outcome = await bench.refused(f"http://127.0.0.1:{port}/a")
+        await bench.fetched(f"http://127.0.0.1:{port}/b")
+
+    assert "file too large" in outcome.reason
+    assert len(pages.requests) == 2
+
+
 async def test_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:
     async with web_server(Pages({"/a": page()})) as port, fetching(tmp_path / "none") as bench:
         outcome = await bench.refused(f"http://127.0.0.1:{port}/a")
@@ -377,15 +389,3 @@ async def test_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:
     assert outcome.reason == (
         f"{tmp_path}/none: no such file or directory; it must exist and be writable"
     )
-
-
-async def test_an_extension_in_json_is_converted(tmp_path: Path) -> None:
-    struct = as_struct(wasm())
-    async with fetching(tmp_path) as bench:
-        good = await bench.fetcher.carry_out(
-            StructOrder(struct.type_url, struct.value.SerializeToString())
-        )
-        bad = await bench.fetcher.carry_out(StructOrder(struct.type_url, b"\xff"))
-
-    assert good == Converted(wasm().SerializeToString())
-    assert isinstance(bad, Refused)

@@ -12,10 +12,18 @@ from aiohttp.abc import ResolveResult
 
 from agent.wasm.fetch.client import Surroundings
 from agent.wasm.fetch.run import serve
-from agent.wasm.order import Fetched, FetchOrder, read_outcome, write_order
+from agent.wasm.order import (
+    Converted,
+    Fetched,
+    FetchOrder,
+    Refused,
+    StructOrder,
+    read_outcome,
+    write_order,
+)
 from agent.wasm.settings import FetchSettings
-from tests.fakes.fetching import Names
-from tests.fakes.wasm import MODULE
+from tests.fakes.fetching import Names, fetching
+from tests.fakes.wasm import MODULE, as_struct, wasm
 from tests.fakes.web import Pages, web_server
 
 
@@ -67,3 +75,15 @@ async def test_names_that_nobody_resolves_hold_up_no_other_order(tmp_path: Path)
 
     assert number == 99
     assert isinstance(outcome, Fetched)
+
+
+async def test_an_extension_in_json_is_converted(tmp_path: Path) -> None:
+    struct = as_struct(wasm())
+    async with fetching(tmp_path) as bench:
+        good = await bench.fetcher.carry_out(
+            StructOrder(struct.type_url, struct.value.SerializeToString())
+        )
+        bad = await bench.fetcher.carry_out(StructOrder(struct.type_url, b"\xff"))
+
+    assert good == Converted(wasm().SerializeToString())
+    assert isinstance(bad, Refused)

@@ -72,16 +72,16 @@ class Fetcher:
             except FetchError as error:
                 return Refused(str(error))
         directory = self._settings.directory
-        with ExitStack() as stack:
+        try:
+            with ExitStack() as stack:  # a file on a full disk cannot be closed either
 
-            def make() -> IO[bytes]:
-                return stack.enter_context(files.scratch(directory))
+                def make() -> IO[bytes]:
+                    return stack.enter_context(files.scratch(directory))
 
-            try:
                 return await self._fetch(order, make)
-            except OSError as error:
-                reason = (error.strerror or type(error).__name__).lower()
-                return Refused(f"{directory}: {reason}; it must exist and be writable", FETCH)
+        except OSError as error:
+            reason = (error.strerror or type(error).__name__).lower()
+            return Refused(f"{directory}: {reason}; it must exist and be writable", FETCH)
 
     async def _fetch(self, order: FetchOrder, make: Make) -> Outcome:
         deadline = asyncio.get_running_loop().time() + order.timeout_seconds
