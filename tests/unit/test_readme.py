@@ -80,6 +80,13 @@ def test_every_package_is_in_the_tree() -> None:
     assert [path.name for path in packages if f"{path.name}/" not in shown] == []
 
 
+def test_every_module_that_is_in_no_package_is_in_the_tree() -> None:
+    shown = set(re.findall(r"\w+", section("The tree").split("lifecycle/")[0]))
+    modules = {path.stem for path in (ROOT / "agent").glob("*.py")} - {"__init__"}
+
+    assert modules - shown == set()
+
+
 def test_links_lead_to_headings() -> None:
     headings = re.findall(r"^#+ (.+)$", README, re.MULTILINE)
     anchors = {
