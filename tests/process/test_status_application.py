@@ -1,20 +1,16 @@
-"""Checks of real applications, and what is reported. Source: xds-identity-dns.md section 9."""
+"""Checks of real applications. Source: xds-identity-dns.md section 9.2."""
 
 import asyncio
-import logging
 import os
 import signal
-import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from agent.status.application.client import find_problem
-from agent.status.application.run import Checker, checking
 from agent.status.application.settings import (
     Check,
     ExecCheck,
@@ -22,34 +18,17 @@ from agent.status.application.settings import (
     HealthSettings,
     HttpCheck,
     TcpCheck,
-    Thresholds,
 )
-from agent.status.settings import StatusSettings
 from tests.fakes.health import NOT_SERVING, SERVING, Health, health_server
 from tests.fakes.http2 import http2_server, status
 from tests.fakes.limits import descriptors_left
-from tests.fakes.status import Agent
-from tests.fakes.web import Admin, Pages, server_context, web_server
+from tests.fakes.ports import LOCAL, closed_port, listening
+from tests.fakes.web import Pages, server_context, web_server
 from tests.waiting import until
-
-LOCAL = "127.0.0.1"
-PERIOD_SECONDS = 0.01
 
 
 async def problem_of(check: Check, *, timeout_seconds: float = 5.0) -> str | None:
     return await find_problem(HealthSettings(check, timeout_seconds=timeout_seconds))
-
-
-def closed_port() -> int:
-    with socket.create_server((LOCAL, 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
-
-
-@contextmanager
-def listening(port: int = 0) -> Iterator[int]:
-    with socket.create_server((LOCAL, port)) as listener:
-        yield listener.getsockname()[1]
 
 
 @pytest.mark.parametrize(
@@ -126,6 +105,36 @@ async def test_http_that_is_refused_silent_or_cannot_be_asked_is_not_healthy() -
     assert refused == f"GET http://{LOCAL}:{port}/: connection refused"
     assert "timed out" in str(silent)
     assert no_url == "path '/%zz': expected no control characters and '%' with two digits"
+
+
+@pytest.mark.parametrize(
+    ("begin", "more", "is_healthy"),
+    [
+        (b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n", True),
+        (b"X: ", b"x", False),
+        (b"X: x", b"\r\nX: x", False),
+    ],
+)
+async def test_an_answer_that_never_ends_does_not_hold_up_the_check(
+    begin: bytes, more: bytes, *, is_healthy: bool
+) -> None:
+    """The head is all that counts, if it comes."""
+    left = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n" + begin)
+        with suppress(ConnectionError):
+            while True:
+                writer.write(more * 10_000)
+                await writer.drain()
+        left.set()
+
+    async with await asyncio.start_server(serve, LOCAL, 0) as server:
+        problem = await problem_of(HttpCheck(LOCAL, server.sockets[0].getsockname()[1]))
+        await left.wait()
+
+    assert (problem is None) is is_healthy
 
 
 async def test_grpc_must_be_serving() -> None:
@@ -253,139 +262,3 @@ def has_children() -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-class Reports:
-    """What was reported; None is healthy."""
-
-    def __init__(self) -> None:
-        self.queue: asyncio.Queue[str | None] = asyncio.Queue()
-
-    async def next(self) -> str | None:
-        async with asyncio.timeout(10):
-            return await self.queue.get()
-
-
-@asynccontextmanager
-async def reporting(
-    check: Check,
-    *,
-    agent: Agent | None = None,
-    admin_port: int | None = None,
-    thresholds: Thresholds = Thresholds(),  # noqa: B008 -- immutable
-    initial_delay_seconds: float = 0.0,
-    period_seconds: float = PERIOD_SECONDS,
-) -> AsyncIterator[tuple[Reports, Checker]]:
-    settings = StatusSettings(
-        port=0,
-        admin_host=LOCAL,
-        admin_port=admin_port or 1,
-        envoy_enabled=admin_port is not None,
-    )
-    health = HealthSettings(
-        check,
-        initial_delay_seconds=initial_delay_seconds,
-        period_seconds=period_seconds,
-        thresholds=thresholds,
-    )
-    reports = Reports()
-    hooks = (agent or Agent()).hooks()
-    async with checking(settings, health, hooks, reports.queue.put_nowait) as checker:
-        yield reports, checker
-
-
-async def test_a_target_that_comes_and_goes_is_reported_each_time(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """T-H5."""
-    caplog.set_level(logging.INFO, "agent.status.application")
-    port = closed_port()
-    async with reporting(TcpCheck(LOCAL, port)) as (reports, checker):
-        down = await reports.next()
-        problem = checker.problem()
-        with listening(port):
-            up = await reports.next()
-            assert checker.problem() is None
-        down_again = await reports.next()
-        assert reports.queue.empty()
-
-    refused = f"{LOCAL}:{port}: connection refused"
-    assert (down, up, down_again) == (refused, None, refused)
-    assert problem == f"application is not healthy: {refused}"
-    assert [record.message for record in caplog.records] == [
-        f"application is not healthy reason={refused!r}",
-        "application is healthy",
-        f"application is not healthy reason={refused!r}",
-    ]
-
-
-async def test_only_a_row_of_results_is_reported() -> None:
-    statuses = iter([200, 500, 500, 200, 500, 500, 500])
-    asked = 0
-
-    async def answer(_: web.BaseRequest) -> web.StreamResponse:
-        nonlocal asked
-        asked += 1
-        return web.Response(status=next(statuses, 500))
-
-    async with (
-        web_server(answer) as port,
-        reporting(HttpCheck(LOCAL, port), thresholds=Thresholds(1, 3)) as (reports, _),
-    ):
-        assert await reports.next() is None
-        assert "status 500" in str(await reports.next())
-
-    assert asked >= 7
-
-
-async def test_envoy_is_asked_first() -> None:
-    """Section 9.2: the first that is not healthy decides."""
-    admin = Admin()
-    admin.stats = ""
-    agent = Agent()
-    async with (
-        web_server(admin) as admin_port,
-        reporting(ExecCheck(("true",)), agent=agent, admin_port=admin_port) as (reports, _),
-    ):
-        not_configured = await reports.next()
-        admin.stats = Admin().stats
-        ready = await reports.next()
-        agent.checks["envoy"] = lambda: "Envoy is restarted, 1 of 3 times"
-        restarted = await reports.next()
-        del agent.checks["envoy"]
-        again = await reports.next()
-        agent.cause = "received signal: terminated"
-        terminated = await reports.next()
-
-    assert "config not received from XDS server (is Istiod running?)" in str(not_configured)
-    assert (ready, again) == (None, None)
-    assert restarted == "Envoy is restarted, 1 of 3 times"
-    assert terminated == "server is terminated: received signal: terminated"
-
-
-async def test_the_first_check_waits_for_the_initial_delay_alone() -> None:
-    """The first check is at once after the delay, not a period later."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    check = ExecCheck(("true",))
-    async with reporting(check, initial_delay_seconds=0.05, period_seconds=1000) as (reports, _):
-        assert await reports.next() is None
-
-    assert loop.time() - began >= 0.05
-
-
-async def test_a_system_without_descriptors_is_not_the_end_of_checking() -> None:
-    import resource  # noqa: PLC0415 -- of this test alone
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with listening() as port:
-        async with reporting(TcpCheck(LOCAL, port)) as (reports, _):
-            assert await reports.next() is None
-            resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-            try:
-                exhausted = await reports.next()
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            assert await reports.next() is None
-
-    assert "too many open files" in str(exhausted)
