@@ -46,7 +46,8 @@ def parse_reference(url: str) -> Reference:
     text = url.removeprefix(SCHEME).partition("?")[0].partition("#")[0]
     name, at, digest = text.partition("@")
     if at and not re.fullmatch(DIGEST, digest):
-        raise ValueError(f"{text!r}: expected a digest such as sha256:<64 hex digits>")
+        # What is before it may be a user and a password.
+        raise ValueError(f"{at + digest!r}: expected a digest such as @sha256:<64 hex digits>")
     name, tag = _split_tag(name)
     registry, repository = _split_registry(name)
     if not re.fullmatch(REPOSITORY, repository) or not re.fullmatch(REGISTRY, registry):

@@ -47,6 +47,13 @@ def test_what_names_no_image_keeps_its_name(url: str) -> None:
     assert module_name(url) == url
 
 
+def test_a_password_in_an_images_url_is_not_quoted() -> None:
+    with pytest.raises(ValueError, match="'@ghcr.io/image:v1': expected a digest") as caught:
+        parse_reference("oci://user:hidden@ghcr.io/image:v1")
+
+    assert "hidden" not in str(caught.value)
+
+
 def test_other_urls_are_their_own_name() -> None:
     assert module_name("https://a/b:c@d") == "https://a/b:c@d"
 
