@@ -17,6 +17,7 @@ from agent.inject.selectors import parse_selector
 from agent.inject.values import HUB, IMAGE, TAG
 from agent.inject.webhook.cli import FLAGS
 from agent.inject.webhook.registration import PATH, PORT, Registration, registration
+from agent.inject.webhook.server import FINISH_SECONDS
 from bootstrap.template.render import render
 from iptables.flags import parse_flags
 
@@ -122,7 +123,7 @@ def test_the_role_allows_what_is_read_and_nothing_else() -> None:
         for rule in the("ClusterRole")["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
-        if set(rule["verbs"]) == {"get", "list", "watch"}
+        if set(rule["verbs"]) == {"list", "watch"}
     }
     read = {
         (parts[2] if parts[1] == "apis" else "", parts[-1])
@@ -134,6 +135,28 @@ def test_the_role_allows_what_is_read_and_nothing_else() -> None:
     binding = the("ClusterRoleBinding")
     assert binding["roleRef"]["name"] == the("ClusterRole")["metadata"]["name"]
     assert binding["subjects"][0]["name"] == pod()["spec"]["serviceAccountName"]
+
+
+def test_an_injector_answers_while_another_is_replaced_or_evicted() -> None:
+    deployment, budget = the("Deployment")["spec"], the("PodDisruptionBudget")["spec"]
+    drain = next(flag.default for flag in FLAGS if flag.name == "drain")
+    assert isinstance(drain, float)
+
+    assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    assert deployment["replicas"] > budget["minAvailable"] > 0
+    assert budget["selector"]["matchLabels"].items() <= pod()["metadata"]["labels"].items()
+    grace = pod()["spec"].get("terminationGracePeriodSeconds", 30)
+    assert grace > drain + FINISH_SECONDS
+
+
+def test_the_injector_has_no_rights_that_it_does_not_need() -> None:
+    context = container()["securityContext"]
+
+    assert context["runAsNonRoot"]
+    assert context["readOnlyRootFilesystem"]
+    assert not context["allowPrivilegeEscalation"]
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    assert all(mount["readOnly"] for mount in container()["volumeMounts"])
 
 
 def test_the_webhook_is_what_the_command_prints() -> None:
