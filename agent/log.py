@@ -4,7 +4,6 @@ Source: bootstrap.md section 1.3.
 """
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import Final, Protocol, TextIO
 
 from agent.errors import SettingsError
 from agent.scopes import LogSettings
+from iptables.log import open_target
 from iptables.logline import DEFAULT_SCOPE, level_of, parse_levels, render
 
 PYTHON_LEVELS: Final = {
@@ -131,10 +131,8 @@ def flush() -> None:
 
 
 def _open(target: str) -> TextIO:
-    if target in ("stdout", "stderr"):
-        return sys.stdout if target == "stdout" else sys.stderr
     try:
-        return open(target, "a", encoding="utf-8")  # noqa: PTH123 - open until the end
+        return open_target(target)
     except OSError as error:
         raise SettingsError([f"--log_target={target!r}: {error.strerror}"]) from error
 

@@ -106,11 +106,28 @@ def _give_up(descriptor: int) -> None:
     os.close(nowhere)
 
 
-def _open(target: str) -> TextIO:
+def open_target(target: str) -> TextIO:
+    """Return where lines go: stdout, stderr or a file.
+
+    Raises:
+        OSError: it cannot be opened; a pipe that nobody reads is not waited for.
+    """
     if target in ("stdout", "stderr"):
         return sys.stdout if target == "stdout" else sys.stderr
+    file = open(  # noqa: SIM115 - open until the end
+        target, "a", buffering=1, encoding="utf-8", opener=_open_at_once
+    )
+    os.set_blocking(file.fileno(), True)
+    return file
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)
+
+
+def _open(target: str) -> TextIO:
     try:
-        return open(target, "a", buffering=1, encoding="utf-8")  # noqa: PTH123 - to the end
+        return open_target(target)
     except OSError as error:
         raise UsageError(f"--log_target={target!r}: {error.strerror}") from error
 

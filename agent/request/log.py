@@ -7,6 +7,8 @@ from agent.request.settings import CommandError, LogSettings
 from iptables.logline import is_written, render
 
 STREAMS = {"stdout": 1, "stderr": 2}
+#: A pipe that nobody reads is not waited for.
+FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Log:
@@ -46,7 +48,10 @@ def _append(target: str, text: str) -> None:
             pass
         return
     try:
-        with open(target, "a", encoding="utf-8") as file:  # noqa: PTH123 - pathlib is slow to import
-            file.write(text)
+        file = os.open(target, FLAGS, 0o666)
+        try:
+            os.write(file, text.encode(errors="replace"))
+        finally:
+            os.close(file)
     except OSError as error:
         raise CommandError(f"--log_target={target!r}: {(error.strerror or '').lower()}") from error

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -92,6 +93,20 @@ def test_a_traceback_follows_its_line(tmp_path: Path, *, as_json: bool) -> None:
 def test_a_target_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"--log_target='.*/none/log'"):
         log.set_up(settings(tmp_path / "none" / "log"))
+
+
+def test_a_pipe_is_a_target_once_somebody_reads_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(SettingsError, match="No such device or address"):
+        log.set_up(settings(pipe))
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    log.set_up(settings(pipe))
+    logging.getLogger("agent.run").info("hello")
+
+    assert os.read(reader, 1000).endswith(b"hello\n")
+    os.close(reader)
 
 
 class Clock:
