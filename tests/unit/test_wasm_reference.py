@@ -48,7 +48,7 @@ def test_what_names_no_image_keeps_its_name(url: str) -> None:
 
 
 def test_a_password_in_an_images_url_is_not_quoted() -> None:
-    with pytest.raises(ValueError, match="'@ghcr.io/image:v1': expected a digest") as caught:
+    with pytest.raises(ValueError, match=r"'@ghcr\.io/image:v1': expected a digest") as caught:
         parse_reference("oci://user:hidden@ghcr.io/image:v1")
 
     assert "hidden" not in str(caught.value)
