@@ -44,6 +44,13 @@ def ended(child: subprocess.Popen[str]) -> tuple[int, str]:
     return child.returncode, "".join(line for line in lines if not line.startswith("import time:"))
 
 
+def read_until_imported(child: subprocess.Popen[str], module: str) -> None:
+    """Return when it has a module: Python tells of its imports, one line each, as they are done."""
+    assert child.stderr
+    while not child.stderr.readline().rstrip().endswith(f" {module}"):
+        assert child.poll() is None
+
+
 @BOTH
 @pytest.mark.parametrize(
     ("command", "module", "asked_for_it"),
@@ -56,11 +63,8 @@ def ended(child: subprocess.Popen[str]) -> tuple[int, str]:
 def test_while_it_imports(
     number: signal.Signals, command: str, module: str, *, asked_for_it: bool
 ) -> None:
-    """Python tells of its imports, one line each, as they are done."""
     with started(command, python=("-X", "importtime")) as child:
-        assert child.stderr
-        while not child.stderr.readline().rstrip().endswith(f" {module}"):
-            assert child.poll() is None
+        read_until_imported(child, module)
 
         child.send_signal(number)
 
@@ -98,9 +102,12 @@ def test_while_it_waits_for_an_answer(number: signal.Signals) -> None:
 
 @BOTH
 def test_while_it_reads_its_settings(tmp_path: Path, number: signal.Signals) -> None:
-    fifo = tmp_path / "mesh"
-    os.mkfifo(fifo)
-    with started("proxy", f"--meshConfig={fifo}") as child, fifo.open("wb"):  # it reads by now
+    """A document that takes seconds to read, and YAML is imported only when reading begins."""
+    mesh = tmp_path / "mesh"
+    mesh.write_text(f"rootNamespace: [{'x, ' * 1_000_000}]")
+    with started("proxy", f"--meshConfig={mesh}", python=("-X", "importtime")) as child:
+        read_until_imported(child, "yaml")
+
         child.send_signal(number)
 
         assert ended(child) == (0, "")
