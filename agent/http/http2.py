@@ -113,6 +113,8 @@ class Exchange:
         held = self._unparsed
         if len(held) < FRAME_HEAD_BYTES:
             return b""
+        if held.startswith(b"HTTP/1"):
+            raise ValueError("no HTTP/2 answer: the server speaks HTTP/1")
         length = int.from_bytes(held[:3])
         if length > self._connection.max_inbound_frame_size:
             raise ValueError(f"no HTTP/2 answer: a frame of {length} bytes")

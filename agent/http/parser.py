@@ -21,7 +21,7 @@ from agent.http.message import BODILESS, Headers, Request, first_value
 SLICE_BYTES: Final = 4096
 VERSIONS: Final = ("1.0", "1.1")
 INTERIM: Final = range(100, 200)
-#: Of a response's head; Envoy allows 60 KiB.
+#: Of a response's head, and of what comes between two pieces of its body; Envoy allows 60 KiB.
 RESPONSE_HEAD_BYTES: Final = 128 * 1024
 
 
@@ -173,6 +173,7 @@ class ResponseParser:
         self._is_head = is_head
         self._parser = HttpResponseParser(self)
         self._head: list[tuple[str, str]] = []
+        #: Since the last piece of the body: httptools keeps what it has of a header, or a trailer.
         self._head_bytes = 0
 
     def feed(self, data: bytes) -> None:
@@ -187,11 +188,14 @@ class ResponseParser:
         self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except (HttpParserError, HttpParserUpgrade) as error:
+        except HttpParserUpgrade:
+            if not self.is_complete:
+                raise ValueError("no HTTP answer: another protocol follows") from None
+        except HttpParserError as error:
             # What follows a complete answer is nobody's: the connection is not used again.
             if not self.is_complete:
                 raise ValueError(f"no HTTP answer: {error}") from None
-        if not self.status and self._head_bytes > RESPONSE_HEAD_BYTES:
+        if self._head_bytes > RESPONSE_HEAD_BYTES:
             raise ValueError(f"headers are longer than {RESPONSE_HEAD_BYTES} bytes")
 
     def _end(self) -> None:
@@ -221,6 +225,7 @@ class ResponseParser:
 
     def on_body(self, data: bytes) -> None:
         """Keep a piece of the body until it is taken."""
+        self._head_bytes = 0
         if not self.is_complete:
             self.pieces.append(data)
 

@@ -181,10 +181,14 @@ def test_an_early_end_is_a_failure(head: bool, reason: str) -> None:  # noqa: FB
         exchange.feed(b"")
 
 
+def test_a_server_of_the_older_version_is_named() -> None:
+    with pytest.raises(ValueError, match="no HTTP/2 answer: the server speaks HTTP/1"):
+        Exchange(lambda _: None).feed(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
 @pytest.mark.parametrize(
     "data",
     [
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
         b"\0\0\1\1\4\0\0\0\1\xff",  # headers that no table has
         b"\0\0\0\0\0\0\0\0\1",  # data before headers
         b"\xff\xff\xff\0\0\0\0\0\1",  # a frame of 16 MB

@@ -151,6 +151,7 @@ def response(*pieces: bytes, is_head: bool = False) -> tuple[int, bytes, bool]:
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED_OK = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -177,6 +178,14 @@ def test_a_response_ends_where_it_says(
     assert response(*pieces) == expected
 
 
+def test_a_body_may_be_of_any_length() -> None:
+    chunks = [b"2800\r\n" + b"x" * 0x2800 + b"\r\n"] * 40
+    _, body, is_complete = response(CHUNKED_OK, *chunks, b"0\r\n\r\n")
+
+    assert (len(body), is_complete) == (40 * 0x2800, True)
+    assert response(OK + b"\r\n", *[b"y" * 9000] * 40) == (200, b"y" * 9000 * 40, False)
+
+
 def test_a_response_to_head_has_no_body() -> None:
     assert response(OK + b"Content-Length: 5\r\n\r\nab", is_head=True) == (200, b"", True)
 
@@ -199,7 +208,13 @@ def test_headers_are_those_of_the_final_answer_without_trailers() -> None:
         ((OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n", b""), "closed in the middle"),
         ((b"SSH-2.0\r\n",), "no HTTP answer: "),
         ((b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",), "no HTTP answer: "),
+        (
+            (b"HTTP/1.1 101 A\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",),
+            "no HTTP answer: another protocol follows",
+        ),
         ((OK + b"A: " + b"x" * 200_000,), "headers are longer than"),
+        ((CHUNKED_OK, b"1\r\na\r\n0\r\nT: ", *[b"x" * 9000] * 20), "headers are longer than"),
+        ((CHUNKED_OK, *[b"1;" + b"x" * 60_000, b"x" * 90_000]), "headers are longer than"),
     ],
 )
 def test_an_unusable_answer_has_a_reason(pieces: tuple[bytes, ...], reason: str) -> None:
