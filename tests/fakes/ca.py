@@ -20,6 +20,7 @@ from tests.fakes.control_plane import SERVER_NAME, Authority, Pair
 
 SERVICE = "istio.v1.auth.IstioCertificateService"
 PEM = serialization.Encoding.PEM
+TURNS = 10
 
 
 def _messages() -> tuple[Any, Any]:
@@ -296,6 +297,8 @@ async def _tls_front(
                 behind = await asyncio.open_unix_connection(backends[identity])
                 writers.append(behind[1])
                 await asyncio.gather(_pump(reader, behind[1]), _pump(behind[0], writer))
+            except OSError:
+                return  # the CA is about to close
             finally:
                 for each in writers:
                     with contextlib.suppress(AttributeError):  # Python 3.11: it is gone already
@@ -305,9 +308,12 @@ async def _tls_front(
         ca.port = server.sockets[0].getsockname()[1]
         async with server:
             yield context
-            for task in list(connections):
+        # Clients are gone by now: handshakes of theirs end in the next turns of the loop.
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+            for task in connections:
                 task.cancel()
-            await asyncio.gather(*connections, return_exceptions=True)
+        await asyncio.gather(*connections, return_exceptions=True)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
