@@ -53,7 +53,7 @@ class Exchange:
         self._connection.local_settings = Settings(client=True, initial_values=SETTINGS)
         self._connection.initiate_connection()
         self._unparsed = b""
-        self._head_bytes = 0
+        self._head_bytes = 0  #: since the last piece of the body
 
     def request(
         self, method: str, origin: str, target: str, *, headers: Headers, body: bytes
@@ -97,14 +97,14 @@ class Exchange:
             where = "in the middle of the answer" if self.status else "before an answer"
             raise ValueError(f"connection closed {where}")
         self._unparsed += data
+        self._head_bytes += len(data)
         try:
             while not self.is_complete and (frame := self._next_frame()):
                 if not _is_goodbye(frame):
                     self._take(self._connection.receive_data(frame))
         except ProtocolError as error:
             raise ValueError(f"no HTTP/2 answer: {error}") from None
-        self._head_bytes += len(data)
-        if not self.status and self._head_bytes > RESPONSE_HEAD_BYTES:
+        if self._head_bytes > RESPONSE_HEAD_BYTES:
             raise ValueError(f"headers are longer than {RESPONSE_HEAD_BYTES} bytes")
         self._flush()
 
@@ -134,6 +134,7 @@ class Exchange:
                 case TrailersReceived(headers=found):
                     self.trailers = _text(found)
                 case DataReceived(data=data, flow_controlled_length=length):
+                    self._head_bytes = 0 if data else self._head_bytes
                     self.pieces.append(data)
                     self._connection.acknowledge_received_data(length, STREAM)
                 case StreamEnded():

@@ -1,5 +1,7 @@
 """One exchange over HTTP/2, with h2's server as the other end. Source: RFC 9113."""
 
+from typing import Final
+
 import pytest
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
@@ -206,10 +208,25 @@ def test_what_is_no_http2_request_is_refused() -> None:
         exchange.request("GET", ORIGIN, "/", headers=((":path", "/other"),), body=b"")
 
 
+PING: Final = b"\0\0\x08\6\0\0\0\0\0" + b"12345678"
+TOO_MANY: Final = PING * (RESPONSE_HEAD_BYTES // len(PING) + 1)
+
+
 def test_a_head_that_does_not_end_is_a_failure() -> None:
     """Of pings, which are answered, or of whatever else is no answer."""
     exchange = Exchange(lambda _: None)
-    ping = b"\0\0\x08\6\0\0\0\0\0" + b"12345678"
 
     with pytest.raises(ValueError, match=f"headers are longer than {RESPONSE_HEAD_BYTES} bytes"):
-        exchange.feed(ping * (RESPONSE_HEAD_BYTES // len(ping) + 1))
+        exchange.feed(TOO_MANY)
+
+
+def test_so_is_what_comes_in_place_of_the_rest_of_a_body() -> None:
+    def begin(connection: H2Connection, asked: Asked) -> None:
+        connection.send_headers(asked.stream, [(":status", "200")])
+        connection.send_data(asked.stream, b"begun")
+
+    exchange = ask(begin)
+    assert list(exchange.pieces) == [b"begun"]
+
+    with pytest.raises(ValueError, match="headers are longer than"):
+        exchange.feed(TOO_MANY)
