@@ -23,9 +23,11 @@ from iptables.normal import Names
 from iptables.options import FLAGS, spelled_out
 from iptables.ownership import find_own
 from iptables.plan import plan
+from iptables.process import lacks_net_admin
 from iptables.routing import changes
 from iptables.routing import client as routing
 from iptables.rules import Owner, Table
+from iptables.stores.client import FAMILIES
 
 if TYPE_CHECKING:
     from iptables.explain.flow import Flow
@@ -123,7 +125,7 @@ def _explain(flow: "Flow", flags: Parsed, environ: Mapping[str, str], log: Log) 
     settings = config.parse_settings(flags, environ, facts)
     for warning in settings.warnings:
         log.write("warn", warning)
-    names = _names({family: plan(settings.config, family) for family in run.FAMILIES})
+    names = _names({family: plan(settings.config, family) for family in FAMILIES})
     is_json = flags.text("output") == "json"
     explain.show(flow, settings, facts, names, live=flags.is_on("live"), as_json=is_json)
     return 0
@@ -138,7 +140,7 @@ def _capture(flags: Parsed, environ: Mapping[str, str], log: Log) -> int:
         log.write("info", report.settings(capture, actions, dual_stack=flags.is_on("dual-stack")))
     for warning in settings.warnings:
         log.write("warn", warning)
-    plans = {family: plan(capture, family) for family in run.FAMILIES}
+    plans = {family: plan(capture, family) for family in FAMILIES}
     if actions.only_compare:
         return _compare(plans, capture, actions, facts, log)
     _apply(plans, capture, actions, facts, log)
@@ -312,7 +314,7 @@ def _log_differences(
 
     Connections from here do not prove all of it, such as the jump to what comes from elsewhere.
     """
-    if run.lacks_net_admin():
+    if lacks_net_admin():
         return
     capture, actions = settings.config, settings.actions
     from iptables.compare import difference  # noqa: PLC0415 - as in _change

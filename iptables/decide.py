@@ -45,6 +45,7 @@ class Store(NamedTuple):
     dump: str = ""  #: what its iptables-save prints
     problem: str = ""  #: why it cannot be used
     is_absent: bool = False  #: there is no such tool
+    is_unread: bool = False  #: it cannot be used now, but could at another time
     waits: bool = False  #: its tools take a lock, and must be told to wait for it
 
     @property

@@ -5,6 +5,7 @@ By posix_spawn: importing subprocess would take longer than the programs run.
 Source: performance.md, "Small tools".
 """
 
+import errno
 import os
 import select
 import time
@@ -15,8 +16,11 @@ from typing import Final, NamedTuple
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NOT_FOUND: Final = 127  # as a shell has it, and so is the next
 CANNOT_RUN: Final = 126
+EXHAUSTED: Final = 125  # it cannot be run now, for want of processes, memory or files
+NOT_NOW: Final = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 #: The tools wait 30 seconds for their lock, and two of them may wait for the same.
 TIMEOUT_SECONDS: Final = 90.0
+CAP_NET_ADMIN: Final = 12
 KILL: Final = 9  # SIGKILL; the signal module builds enumerations at import
 
 
@@ -35,13 +39,29 @@ class Result(NamedTuple):
     err: str
 
 
+def lacks_net_admin() -> bool:
+    """Return whether this process may not change packet filter rules; False if that is unknown."""
+    capabilities = effective_capabilities()
+    return capabilities is not None and not capabilities >> CAP_NET_ADMIN & 1
+
+
+def effective_capabilities() -> int | None:
+    """Return the capabilities of this process as bits, None if that is unknown."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123 - pathlib is slow
+            (capabilities,) = (line.split()[1] for line in status if line.startswith("CapEff:"))
+    except OSError:
+        return None
+    return int(capabilities, 16)
+
+
 def run_all(
     commands: Sequence[Command], *, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> list[Result]:
     """Run programs at once; return how each ended, in their order.
 
-    A program that is not there ends with status 127, one that cannot be run with 126. One that
-    takes too long is killed.
+    A program that is not there ends with status 127, one that cannot be run with 126, or with 125
+    if it could at another time. One that takes too long is killed.
     """
     children = [_Child(command) for command in commands]
     pipes = {fd: child for child in children for fd in child.pipes}
@@ -87,20 +107,25 @@ class _Child:
         return [self.stdin, *self.output] if self.pid else []
 
     def _start(self, path: str, argv: tuple[str, ...]) -> None:
-        pairs = [os.pipe(), os.pipe()[::-1], os.pipe()[::-1]]  # (the child's end, ours)
-        actions = [(os.POSIX_SPAWN_DUP2, pair[0], fd) for fd, pair in enumerate(pairs)]
+        pairs: list[tuple[int, int]] = []  # (the child's end, ours)
         try:
+            pairs += [os.pipe()]
+            pairs += [os.pipe()[::-1]]
+            pairs += [os.pipe()[::-1]]
+            actions = [(os.POSIX_SPAWN_DUP2, pair[0], fd) for fd, pair in enumerate(pairs)]
             self.pid = os.posix_spawn(path, argv, os.environ, file_actions=actions)
         except OSError as error:
             self.problem = f"cannot be run: {error.strerror}"
+            self.status = EXHAUSTED if error.errno in NOT_NOW else CANNOT_RUN
         for theirs, ours in pairs:
             os.close(theirs)
             if self.pid:
                 os.set_blocking(ours, False)
             else:
                 os.close(ours)
-        self.stdin = pairs[0][1]
-        self.output = {pairs[1][1]: bytearray(), pairs[2][1]: bytearray()}
+        if self.pid:
+            self.stdin = pairs[0][1]
+            self.output = {pairs[1][1]: bytearray(), pairs[2][1]: bytearray()}
 
     def is_done_with(self, fd: int) -> bool:
         """Move what a pipe takes or has; return whether that was all."""

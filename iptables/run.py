@@ -9,48 +9,42 @@ one of them start over, and then 1.8.9 loses the chains that its input both dele
 Source: traffic-capture.md sections 8, 9 and 17.22.
 """
 
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from types import ModuleType
 from typing import Final, NamedTuple
 
 from iptables import decide, installed, ownership
-from iptables.config import Actions, Variant
+from iptables.config import Actions
 from iptables.decide import Change, Decision, Plans, Store
 from iptables.detached.process import see_through
 from iptables.errors import SystemRefusedError
 from iptables.host import Families
-from iptables.lock.client import xtables_holder
 from iptables.log import Log
-from iptables.netlink import Family
 from iptables.normal import Names
-from iptables.process import CANNOT_RUN, NOT_FOUND, Command, Result, run_all
+from iptables.process import EXHAUSTED, Result, lacks_net_admin
 from iptables.record import Record
-from iptables.refusal import NEEDS_RIGHTS, cause, refusal, summary
+from iptables.refusal import cause
 from iptables.rules import Table
+from iptables.stores.client import (
+    LOCK_SECONDS,
+    RESOURCE_PROBLEM,
+    is_busy,
+    read,
+    read_stores,
+    read_usable,
+    refusal_of,
+    restore,
+    tool,
+)
 
-FAMILIES: Final[tuple[Family, ...]] = (4, 6)
-VARIANTS: Final[tuple[Variant, ...]] = ("legacy", "nft")
-RESOURCE_PROBLEM: Final = 4  # the tools' exit status when a lock or the kernel is busy
 #: Seconds before each attempt at a change; only a busy kernel or lock is tried again.
 PAUSES: Final = (0.0, 0.05, 0.2)
-LOCK_SECONDS: Final = 30
 #: How often rules that others change at the same time are read again.
 REREADINGS: Final = 3
-FIRST_WAITING: Final = (1, 6, 2)  # the release since which the legacy tools know --wait
-CAP_NET_ADMIN: Final = 12
-LOCKLESS: Final = "can't open lock file"
 FINE: Final = Result(0, "", "")
 REMOVING: Final = "Performing cleanup of existing iptables"
 INSTALLING: Final = "Applying iptables chains and rules"
-TABLE_MODULES: Final[Mapping[tuple[Variant, Family], str]] = {
-    ("legacy", 4): "iptable_{}",
-    ("legacy", 6): "ip6table_{}",
-    ("libiptc", 4): "iptable_{}",
-    ("libiptc", 6): "ip6table_{}",
-}
 
 
 class Beside(NamedTuple):
@@ -66,13 +60,19 @@ ALONE: Final = Beside()
 
 
 class RefusedError(SystemRefusedError):
-    """A tool refused a change, and all of it was undone; `trouble` says where that failed."""
+    """A tool refused a change, and all of it was undone; `trouble` says where that failed.
 
-    def __init__(self, change: Change, reason: str, trouble: Sequence[str]) -> None:
+    It may accept it at another time if it was busy, or had no room.
+    """
+
+    def __init__(
+        self, change: Change, reason: str, trouble: Sequence[str], *, is_busy: bool = False
+    ) -> None:
         super().__init__(change, reason, trouble)
         self.change = change
         self.reason = reason
         self.trouble = trouble
+        self.is_busy = is_busy
 
     def __str__(self) -> str:
         """Return the reason, and what went wrong after it, in one line."""
@@ -113,7 +113,7 @@ def apply(
     except SystemRefusedError as error:
         text = cause(str(error), has_net_admin=not lacks_net_admin())
         raise SystemRefusedError(text) from error
-    stores = _read(decision.chosen) if decision.changes else decision.chosen
+    stores = read(decision.chosen) if decision.changes else decision.chosen
     for store in stores:
         log.write("info", f"Final iptables state (IPv{store.family}):\n{store.dump}")
         if not actions.cleanup_only:
@@ -183,6 +183,8 @@ def _without(stores: Sequence[Store], error: RefusedError, actions: Actions) -> 
     is_only = actions.forced_variant is not None
     if not refused.before.is_empty or error.trouble or is_only or lacks_net_admin():
         raise error
+    if error.is_busy:  # another variant now, and this one on the next run: both would capture
+        raise error
     return [
         store._replace(problem=error.reason) if store == refused.store else store
         for store in stores
@@ -215,14 +217,15 @@ def commit(changes: Sequence[Change], log: Log) -> None:
         change, result = refused
         trouble = _undo(_touched(changes, change))
         is_last = pause == PAUSES[-1] or time.monotonic() > deadline
-        if trouble or result.status != RESOURCE_PROBLEM or is_last:
-            raise RefusedError(change, _refusal(change.store, change.text, result), trouble)
+        if trouble or result.status not in (RESOURCE_PROBLEM, EXHAUSTED) or is_last:
+            reason = refusal_of(change.store, change.text, result)
+            raise RefusedError(change, reason, trouble, is_busy=is_busy(change.store, result))
 
 
 def _first_refused(changes: Sequence[Change]) -> tuple[Change, Result] | None:
     """Make changes until one is refused; return that one."""
     for change in changes:
-        result = _restore(change.store, change.text)
+        result = restore(change.store, change.text)
         if result.status:
             return change, result
     return None
@@ -242,140 +245,12 @@ def _touched(changes: Sequence[Change], refused: Change) -> Sequence[Change]:
 def _undo(changes: Sequence[Change]) -> list[str]:
     """Bring back what was there of ours; return what went wrong, one line each."""
     trouble = []
-    for change, store in zip(changes, _read([change.store for change in changes]), strict=True):
+    for change, store in zip(changes, read([change.store for change in changes]), strict=True):
         if store.problem:
             trouble.append(f"its rules cannot be put back: {store.problem}")
             continue
         text = decide.undoing(change, store.dump)
-        result = _restore(store, text) if text else FINE
+        result = restore(store, text) if text else FINE
         if result.status:
-            trouble.append(f"putting its rules back failed: {_refusal(store, text, result)}")
+            trouble.append(f"putting its rules back failed: {refusal_of(store, text, result)}")
     return trouble
-
-
-def read_usable(actions: Actions) -> list[Store]:
-    """Return what `read_stores` does, if this process may look at all.
-
-    Raises:
-        SystemRefusedError: it may not. The legacy tools then read nothing and say so to nobody:
-            that must not count as clean.
-    """
-    stores = read_stores(actions)
-    if any(store.problem for store in stores) and lacks_net_admin():
-        raise SystemRefusedError(NEEDS_RIGHTS)
-    return stores
-
-
-def read_stores(actions: Actions) -> list[Store]:
-    """Return what each variant of the tools has installed, of both families.
-
-    The tools without a variant in their name are asked only where no other can be used, and
-    libiptc, which has the tables of the legacy tools, where there is no tool at all.
-
-    Source: traffic-capture.md section 8.1.
-    """
-    if actions.backend == "libiptc":
-        return _read([Store(family, kind) for family in FAMILIES for kind in ("libiptc", "nft")])
-    stores = _read([Store(family, variant) for family in FAMILIES for variant in VARIANTS])
-    usable = {store.family for store in stores if not store.problem}
-    if actions.forced_variant is None and len(usable) < len(FAMILIES):
-        plain = [Store(family, "plain") for family in FAMILIES if family not in usable]
-        stores += _knowing_lock(_read(plain))
-    if actions.forced_variant is None and not actions.backend:
-        present = {store.family for store in stores if not store.is_absent}
-        stores += _read([Store(family, "libiptc") for family in FAMILIES if family not in present])
-    return stores
-
-
-def _read(stores: Sequence[Store]) -> list[Store]:
-    """Return the stores with their dump, or the reason why there is none.
-
-    A dump that cannot be read is a problem and never an empty one: rules of ours may be there.
-    """
-    by_tool = [store for store in stores if store.variant != "libiptc"]
-    results = dict(zip(by_tool, run_all([_save(store) for store in by_tool]), strict=True))
-    found = []
-    for store in stores:
-        result = results.get(store) or _libiptc().save(store.family)
-        problem = f"{tool(store, 'save')}: {_reason(store, result)}" if result.status else ""
-        found.append(
-            store._replace(
-                dump=result.out,
-                problem=problem,
-                is_absent=result.status == NOT_FOUND,
-                waits=store.waits or store.variant in ("legacy", "libiptc"),
-            )
-        )
-    return found
-
-
-def _save(store: Store) -> Command:
-    return Command((tool(store, "save"),))
-
-
-def _libiptc() -> ModuleType:
-    from iptables.libiptc import client  # noqa: PLC0415 - where there are tools it is not needed
-
-    return client
-
-
-def _knowing_lock(stores: Sequence[Store]) -> list[Store]:
-    """Return stores of unnamed variant, knowing whether their tools take a lock.
-
-    Source: traffic-capture.md section 8.2.
-    """
-    found = []
-    results = run_all([Command((tool(store), "--version")) for store in stores])
-    for store, result in zip(stores, results, strict=True):
-        version = re.search(r"v(\d+)\.(\d+)\.(\d+)", result.out)
-        number = tuple(map(int, version.groups())) if version else (0,)
-        waits = number >= FIRST_WAITING and "nf_tables" not in result.out
-        found.append(store._replace(waits=waits))
-    return found
-
-
-def lacks_net_admin() -> bool:
-    """Return whether this process may not change packet filter rules; False if that is unknown."""
-    try:
-        with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123 - pathlib is slow
-            (capabilities,) = (line.split()[1] for line in status if line.startswith("CapEff:"))
-    except OSError:
-        return False
-    return not int(capabilities, 16) >> CAP_NET_ADMIN & 1
-
-
-def tool(store: Store, purpose: str = "") -> str:
-    """Return the name of a store's tool, such as 'ip6tables-nft-save'; libiptc has none."""
-    if store.variant == "libiptc":
-        return store.variant
-    base = "ip6tables" if store.family == 6 else "iptables"  # noqa: PLR2004 - IPv6
-    variant = "" if store.variant == "plain" else store.variant
-    return "-".join(filter(None, (base, variant, purpose)))
-
-
-def _restore(store: Store, text: str) -> Result:
-    if store.variant == "libiptc":
-        result: Result = _libiptc().restore(store.family, text)
-        return result
-    wait = (f"--wait={LOCK_SECONDS}",) if store.waits else ()
-    (result,) = run_all([Command((tool(store, "restore"), "--noflush", *wait), text)])
-    return result
-
-
-def _refusal(store: Store, text: str, result: Result) -> str:
-    name = tool(store, "restore")
-    if result.status in (NOT_FOUND, CANNOT_RUN):
-        return f"{name}: {result.err}"
-    module = TABLE_MODULES.get((store.variant, store.family), "nft_compat")
-    said = refusal(name, result.status, result.err, text, module)
-    if result.status != RESOURCE_PROBLEM or not store.waits:
-        return said
-    if LOCKLESS in said:
-        return f"{said} (XTABLES_LOCKFILE may name another that can be written)"
-    return f"{said} ({xtables_holder()})"
-
-
-def _reason(store: Store, result: Result) -> str:
-    if result.status in (NOT_FOUND, CANNOT_RUN) or store.variant == "libiptc":
-        return result.err
-    return ": ".join(filter(None, (f"exit status {result.status}", summary(result.err))))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from iptables import decide, record, run
+from iptables import decide, record
 from iptables.compare.difference import (
     Entry,
     Section,
@@ -28,6 +28,7 @@ from iptables.plan import plan
 from iptables.routing import changes
 from iptables.routing import client as routing
 from iptables.rules import Table
+from iptables.stores.client import read_usable
 
 
 def compare(
@@ -52,7 +53,7 @@ def compare(
         made: Sequence[Change] = native.of_iptables(listing, capture, asked, log, noted)
         found = sections("nftables", _native_plan(planned, names), _native(listing))
     else:
-        stores = run.read_usable(asked)
+        stores = read_usable(asked)
         made = decide.decide(plans, stores, asked, capture.families, names, record=noted).changes
         listing = native.read() if nftables.has_tables() else native.NOTHING
         found = sections("nftables", {}, _native(listing))

@@ -35,7 +35,11 @@ def see_through(action: Callable[[], None]) -> None:
         SystemRefusedError: something ended the child.
     """
     _flush()
-    reading, writing = os.pipe()
+    try:
+        reading, writing = os.pipe()
+    except OSError:  # there are too many files: what needs none still works
+        action()
+        return
     try:
         child = os.fork()
     except OSError:  # a profile of seccomp may refuse it; libiptc then still works

@@ -3,7 +3,7 @@
 import sys
 from typing import Final
 
-from iptables import installed, ownership, run
+from iptables import installed, ownership
 from iptables.config import Actions, CaptureConfig, Settings
 from iptables.decide import Store
 from iptables.errors import CaptureError
@@ -17,6 +17,7 @@ from iptables.nft import client as nftables
 from iptables.nft import run as native
 from iptables.normal import Names
 from iptables.plan import plan
+from iptables.stores.client import read_usable
 
 NATIVE: Final = "nftables"
 IPTABLES: Final = "iptables"
@@ -71,7 +72,7 @@ def _installed(capture: CaptureConfig, family: Family, names: Names) -> tuple[st
         plans = chains.known_plans(capture, *capture.families.captured)
         return f"installed, by {NATIVE}", chains.listed_chains(native.read(), plans, names)
     plans = chains.known_plans(capture, family)
-    stores = [store for store in run.read_usable(Actions()) if store.family == family]
+    stores = [store for store in read_usable(Actions()) if store.family == family]
     for store in stores:
         saved = installed.parse_saved(store.dump)
         if not store.problem and not ownership.find_own(saved, plans[0]).is_empty:

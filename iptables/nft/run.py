@@ -24,10 +24,11 @@ from iptables.nft.refusal import refusal
 from iptables.nft.text import removal, transaction
 from iptables.normal import Names
 from iptables.plan import plan
-from iptables.process import NOT_FOUND, Command, Result, run_all
+from iptables.process import NOT_FOUND, Command, Result, lacks_net_admin, run_all
 from iptables.record import Record
 from iptables.refusal import cause
 from iptables.rules import Table
+from iptables.stores.client import FAMILIES, read_stores
 
 LIST: Final = Command(("nft", "-s", "-n", "list", "ruleset"))
 VERSION: Final = Command(("nft", "--version"))
@@ -152,7 +153,7 @@ def of_iptables(
     uses_legacy = any(map(_read_line, LEGACY_TABLES))
     if not listing.has_iptables and not uses_legacy:
         return ()
-    stores = run.read_stores(actions._replace(forced_variant=None, backend=""))
+    stores = read_stores(actions._replace(forced_variant=None, backend=""))
     usable = {store.variant for store in stores if not store.problem}
     problems = "; ".join(store.problem for store in stores if store.problem)
     if listing.has_iptables and not usable & {"nft", "plain"}:
@@ -161,7 +162,7 @@ def of_iptables(
         log.write("warn", f"legacy iptables tables are in use, rules of ours or not: {problems}")
         if not listing.has_iptables:
             return ()
-    plans = {family: plan(capture, family) for family in run.FAMILIES}
+    plans = {family: plan(capture, family) for family in FAMILIES}
     removing = actions._replace(cleanup_only=True)
     decision = decide.decide(plans, stores, removing, capture.families, record=record)
     for note in decision.notes:
@@ -189,7 +190,7 @@ def _commit(text: str, log: Log) -> None:
 
 def _refused(result: Result, text: str) -> SystemRefusedError:
     said = refusal(result.status, result.err, text)
-    return SystemRefusedError(cause(said, has_net_admin=not run.lacks_net_admin()))
+    return SystemRefusedError(cause(said, has_net_admin=not lacks_net_admin()))
 
 
 def _verify(planned: Sequence[Table], names: Names, log: Log) -> None:

@@ -36,7 +36,11 @@ def run_sandboxed(function: Callable[[], int], log: Log, *, lock_file: str) -> i
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        log.write("error", f"--cni-mode: there can be no child process: {error.strerror}")
+        return 1
     if not child:
         status = 1
         try:

@@ -18,6 +18,7 @@ from iptables.log import Log
 from iptables.netlink import Family, InterfaceAddress
 from iptables.normal import Names
 from iptables.plan import plan as make_plan
+from iptables.process import effective_capabilities
 from iptables.validate.probes import (
     LOCALHOST,
     Outcome,
@@ -128,10 +129,9 @@ def _number(option: str, owner: str, names: Names) -> int:
 
 
 def _has(*numbers: int) -> bool:
-    """Return whether this process has all of these capabilities."""
-    with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123 - pathlib is slow
-        (capabilities,) = (line.split()[1] for line in status if line.startswith("CapEff:"))
-    return all(int(capabilities, 16) >> number & 1 for number in numbers)
+    """Return whether this process has all of these capabilities, False if that is unknown."""
+    capabilities = effective_capabilities() or 0
+    return all(capabilities >> number & 1 for number in numbers)
 
 
 def run_probes(

@@ -14,7 +14,7 @@ class Answer(TypedDict, total=False):
 
     out: str
     err: str
-    status: int
+    status: int  #: negative for the signal that ends it
 
 
 class FakeTools:

@@ -25,6 +25,7 @@ READ_ONLY = (
     "unshare", "--mount", "sh", "-c",
     'mount -o remount,ro,bind / && mount -t tmpfs -o ro none /run && exec "$@"', "sh",
 )  # fmt: skip
+WITHOUT_PROC = ("unshare", "--mount", "sh", "-c", 'umount -l /proc && exec "$@"', "sh")
 NOT_ALLOWED = "packet filter rules cannot be read or changed: the process needs CAP_NET_ADMIN"
 
 
@@ -105,6 +106,42 @@ def test_a_read_only_file_system_is_enough_for_nft(inside: Namespace) -> None:
         inside.run(sys.executable, "-m", "iptables", *TPROXY, *backend, wrapper=READ_ONLY)
 
         assert state(inside)[2] == [(1337, 133)] * 2
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [
+        ((), "and is not there"),
+        ((NFT,), ""),
+        (
+            (LEGACY,),
+            "iptables-legacy-save: it prints the tables that /proc lists, which is not there",
+        ),
+        ((NATIVE,), ""),
+    ],
+)
+def test_without_proc_what_the_legacy_tools_print_is_not_taken_for_all(
+    inside: Namespace, backend: Sequence[str], said: str
+) -> None:
+    if said and backend:
+        inside.run(sys.executable, "-m", "iptables", *USUAL, *backend)
+        for argv in (USUAL, (*USUAL, "--cleanup-only")):
+            assert said in refused(inside, *argv, *backend, wrapper=WITHOUT_PROC)
+        return
+
+    done = inside.run(
+        sys.executable, "-m", "iptables", *USUAL, *backend, "--run-validation", wrapper=WITHOUT_PROC
+    )
+
+    assert "Validation passed" in done.stdout
+
+
+@pytest.mark.parametrize("files", [8, 9])
+@pytest.mark.parametrize("backend", [NFT, LEGACY, NATIVE])
+def test_without_files_left(inside: Namespace, backend: str, files: int) -> None:
+    error = refused(inside, *USUAL, backend, wrapper=("prlimit", f"--nofile={files}"))
+
+    assert "cannot be run: Too many open files" in error
 
 
 @pytest.mark.parametrize("backend", [LEGACY, LIBIPTC])

@@ -1,12 +1,14 @@
 """Programs run at once: their input, output and end, whatever they do."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
-from iptables.process import CANNOT_RUN, NOT_FOUND, Command, run_all
+from iptables.process import CANNOT_RUN, EXHAUSTED, NOT_FOUND, Command, Result, run_all
 
 PYTHON = sys.executable.rpartition("/")
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +74,21 @@ def test_a_file_that_cannot_be_run_is_an_end_with_its_reason(
     (result,) = run_all([Command(("broken-tool",))])
 
     assert result == (CANNOT_RUN, "", "cannot be run: No such file or directory")
+
+
+@pytest.mark.parametrize("files", range(3, 9))
+def test_a_program_that_cannot_be_run_now_could_be_at_another_time(files: int) -> None:
+    """Whichever of its pipes cannot be made."""
+    code = (
+        f"import sys; sys.path.insert(0, '{ROOT}')\n"
+        "import resource; from iptables.process import *\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))\n"
+        "print(run_all([Command(('true',))]))\n"
+    )
+
+    (result,) = run_all([python(code)])
+
+    assert result.out == f"[{Result(EXHAUSTED, '', 'cannot be run: Too many open files')}]\n"
 
 
 def test_a_program_that_does_not_end_is_killed() -> None:

@@ -191,6 +191,36 @@ def test_a_save_that_fails_is_an_error_and_nothing_is_changed(make: Make, action
     assert tools.calls("iptables-nft-restore") == []
 
 
+def test_a_save_that_is_killed_is_not_taken_for_a_variant_that_cannot_be_used(make: Make) -> None:
+    """Rules of ours may be in it, and the other variant's would capture what they capture."""
+    tools = make(
+        iptables_nft_save=[{"status": -9}], iptables_legacy_save=FINE, iptables_legacy_restore=FINE
+    )
+
+    with pytest.raises(SystemRefusedError) as raised:
+        apply()
+
+    assert str(raised.value) == (
+        "iptables-nft-save: exit status -9: what is installed cannot be read"
+    )
+    assert tools.calls("iptables-legacy-restore") == []
+
+
+def test_a_lock_that_stays_held_does_not_change_the_variant(make: Make) -> None:
+    foreign: Sequence[Answer] = [{"out": "*nat\n-A OUTPUT -j OTHERS\nCOMMIT\n"}]
+    tools = make(
+        iptables_legacy_save=foreign,
+        iptables_legacy_restore=[BUSY],
+        iptables_nft_save=FINE,
+        iptables_nft_restore=FINE,
+    )
+
+    with pytest.raises(SystemRefusedError, match="currently holding the xtables lock"):
+        apply()
+
+    assert tools.calls("iptables-nft-restore") == []
+
+
 def test_an_ipv6_host_needs_no_ipv4_tools(make: Make) -> None:
     """Case I11."""
     tools = make(ip6tables_nft_save=FINE, ip6tables_nft_restore=FINE)
