@@ -279,19 +279,43 @@ def test_a_disk_that_takes_no_more_keeps_what_it_has(
 ) -> None:
     """On a file system of its own, which has room for 32 kB."""
     write = f'{sys.executable} -c "$0" {tmp_path}'
-    steps = (
+    done = _in_own_mounts(
         f"mount -t tmpfs -o size=32k out {tmp_path}",
         f"{write} a 1",
         trouble.format(tmp_path),
         f"{write} {' '.join(content)}",
     )
 
+    kept = ["cert-chain.pem a", "key.pem a", "root-cert.pem a"]
+    assert done == [*kept, problem, *kept]
+
+
+@pytest.mark.root
+def test_a_user_who_may_not_write_any_more_keeps_what_is_there() -> None:
+    """And writes again when allowed to; /mnt is a place that every user gets to."""
+    write = f'setpriv --reuid 1337 --clear-groups {sys.executable} -c "$0" /mnt'
+    done = _in_own_mounts(
+        "mount -t tmpfs -o uid=1337,mode=755 out /mnt",
+        f"{write} a 1",
+        "chown 0 /mnt",
+        f"{write} b 1",
+        "chown 1337 /mnt",
+        f"{write} b 1",
+    )
+
+    before, after = (
+        [f"{name} {content}" for name in ("cert-chain.pem", "key.pem", "root-cert.pem")]
+        for content in "ab"
+    )
+    assert done == [*before, "Permission denied", *before, *after]
+
+
+def _in_own_mounts(*steps: str) -> list[str]:
+    """Return the lines that commands print, $0 being the program above."""
     done = subprocess.run(
         ["unshare", "-m", "sh", "-ec", "\n".join(steps), WRITE],
         capture_output=True,
         text=True,
         check=True,
     )
-
-    kept = ["cert-chain.pem a", "key.pem a", "root-cert.pem a"]
-    assert done.stdout.splitlines() == [*kept, problem, *kept]
+    return done.stdout.splitlines()
