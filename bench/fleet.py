@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import collections
 import json
+import logging
 import random
 import resource
 import subprocess
@@ -167,6 +168,7 @@ def main() -> None:
         asyncio.run(act_control_plane(int(arguments.role[1])))
         return
     if arguments.role[:1] == ["agents"]:
+        logging.disable()  # of thousands of streams that end
         asyncio.run(act_agents(*map(int, arguments.role[1:])))
         return
     plane = Plane()

@@ -3,9 +3,10 @@
 Theory of operation. The agent opens a stream only when Envoy does, and Envoy waits before it comes
 back: a random time below 500 ms after a stream that was answered, a bound that doubles up to 30
 seconds with each that was not. To that the agent adds what Envoy does not know. When a control
-plane restarts, all streams that it has answered end together, and half a second is too narrow for
-all of them. And a control plane that says RESOURCE_EXHAUSTED asks for time: it gets the base at
-least, and the more the more often it says so in a row.
+plane restarts, all streams end together, and half a second is too narrow for all of them; those of
+them that fail while it is away fail together, too, so the more of them, the wider. And a control
+plane that says RESOURCE_EXHAUSTED asks for time: it gets the base at least, and the more the more
+often it says so in a row.
 
 Source: xds-identity-dns.md section 2.11; cases.md X5.
 """
@@ -15,8 +16,11 @@ from typing import Final
 
 from agent.xds.endings import RESOURCE_EXHAUSTED
 
-#: Of those whose streams have ended together. Envoy goes on with what it has meanwhile.
+#: Of streams that have ended together, and as much more for each that fails then. Envoy goes on
+#: with what it has meanwhile.
 SPREAD_SECONDS: Final = 1.0
+WIDEST_SECONDS: Final = 10.0
+#: For who is asked for time.
 BASE_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 30.0
 #: A power of two beyond it would exceed the longest delay anyway.
@@ -30,13 +34,11 @@ class Pace:
         """Begin without any; `rng` gives chance, in [0, 1)."""
         self._rng = rng
         self._begins_at = 0.0
-        self._is_answered = False
-        self._refusals = 0  #: in a row
+        self._ended = 0  #: streams since the last response
 
     def answered(self) -> None:
         """Take note of a response on the current stream."""
-        self._is_answered = True
-        self._refusals = 0
+        self._ended = 0
 
     def ended(self, code: int, now: float) -> None:
         """Take note of how the control plane has ended a stream.
@@ -45,15 +47,13 @@ class Pace:
             code: gRPC's.
             now: seconds, on any clock.
         """
-        delay = 0.0
+        self._ended += 1
         if code == RESOURCE_EXHAUSTED:
-            self._refusals += 1
-            doubled = BASE_SECONDS * 2.0 ** min(self._refusals, LAST_DOUBLING)
+            doubled = BASE_SECONDS * 2.0 ** min(self._ended, LAST_DOUBLING)
             longest = min(doubled, LONGEST_SECONDS)
             delay = BASE_SECONDS + self._rng() * (longest - BASE_SECONDS)
-        elif self._is_answered:
-            delay = self._rng() * SPREAD_SECONDS
-        self._is_answered = False
+        else:
+            delay = self._rng() * min(self._ended * SPREAD_SECONDS, WIDEST_SECONDS)
         self._begins_at = now + delay
 
     def delay(self, now: float) -> float:

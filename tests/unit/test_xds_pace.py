@@ -3,7 +3,13 @@
 import pytest
 
 from agent.xds.endings import RESOURCE_EXHAUSTED, UNAVAILABLE
-from agent.xds.pace import BASE_SECONDS, LONGEST_SECONDS, SPREAD_SECONDS, Pace
+from agent.xds.pace import (
+    BASE_SECONDS,
+    LONGEST_SECONDS,
+    SPREAD_SECONDS,
+    WIDEST_SECONDS,
+    Pace,
+)
 
 LATE = 1 - 2**-48
 
@@ -25,12 +31,13 @@ def test_those_whose_streams_have_ended_together_come_back_one_by_one() -> None:
     assert delays == [0, SPREAD_SECONDS / 2]
 
 
-def test_envoy_alone_waits_for_one_that_does_not_answer() -> None:
-    pace = Pace(lambda: LATE)
+def test_the_more_of_them_fail_the_wider_they_are_spread() -> None:
+    pace = Pace(lambda: 0.5)
+    delays = [delay(pace, UNAVAILABLE) for _ in range(20)]
 
-    assert delay(pace, UNAVAILABLE) == 0
-    assert delay(pace, UNAVAILABLE, answered=True) > 0
-    assert delay(pace, UNAVAILABLE) == 0
+    assert delays[:3] == [SPREAD_SECONDS / 2, SPREAD_SECONDS, SPREAD_SECONDS * 3 / 2]
+    assert delays[-1] == WIDEST_SECONDS / 2
+    assert delay(pace, UNAVAILABLE, answered=True) == delays[0]
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.5, LATE])
