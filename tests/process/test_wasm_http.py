@@ -215,7 +215,7 @@ async def test_what_is_no_answer_is_said_to_be_so(
     assert f"after 5 attempts, last error: {reason}" in outcome.reason
 
 
-@pytest.mark.parametrize("url", ["http://a:99999/", "http:///a", "http://a:b/"])
+@pytest.mark.parametrize("url", ["http://a:99999/", "http:///a", "http://a:b/", "http://[::1"])
 async def test_a_url_that_is_none_is_not_tried_again(tmp_path: Path, url: str) -> None:
     async with fetching(tmp_path) as bench:
         outcome = await bench.refused(url)
@@ -257,6 +257,7 @@ async def test_redirects_are_followed(tmp_path: Path) -> None:
         ("http://metadata/latest", "address 169.254.169.254 is in 169.254.0.0/16"),
         ("http://[fe80::1]/", "address fe80::1 is in fe80::/10"),
         ("http://a b/", "expected an http or https URL"),
+        ("http://[::1", "expected an http or https URL"),
     ],
 )
 async def test_a_redirect_leads_nowhere_else(tmp_path: Path, location: str, reason: str) -> None:

@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.abc import ResolveResult
 
 from agent.wasm.fetch.client import Surroundings
+from agent.wasm.fetch.registry.image import OCI_MANIFEST
 from agent.wasm.fetch.run import serve
 from agent.wasm.order import (
     Converted,
@@ -23,6 +24,7 @@ from agent.wasm.order import (
 )
 from agent.wasm.settings import FetchSettings
 from tests.fakes.fetching import Names, fetching
+from tests.fakes.registry import FakeRegistry
 from tests.fakes.wasm import MODULE, as_struct, wasm
 from tests.fakes.web import Pages, web_server
 
@@ -75,6 +77,18 @@ async def test_names_that_nobody_resolves_hold_up_no_other_order(tmp_path: Path)
 
     assert number == 99
     assert isinstance(outcome, Fetched)
+
+
+async def test_what_a_registry_says_is_not_all_logged(tmp_path: Path) -> None:
+    registry = FakeRegistry()
+    registry.push("v1", OCI_MANIFEST, [("x" * 100_000, b"")])
+    async with web_server(registry) as port, served(tmp_path, Names({})) as (reader, writer):
+        order = FetchOrder(f"oci://127.0.0.1:{port}/owner/image:v1", "", 60, None)
+        writer.write(write_order(1, order))
+        _, outcome = read_outcome(await reader.readline())
+
+    assert isinstance(outcome, Refused)
+    assert len(outcome.reason) == 1000
 
 
 async def test_an_extension_in_json_is_converted(tmp_path: Path) -> None:

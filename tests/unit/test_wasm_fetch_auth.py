@@ -114,6 +114,7 @@ def test_what_is_no_answer_of_a_helper_is_not_quoted(answer: bytes) -> None:
     ("text", "problem"),
     [
         ("hidden", "expected a docker config in JSON"),
+        ("[" * 100_000, "expected a docker config in JSON"),
         ("null", "the secret data is missing"),
         ('["hidden"]', "expected a docker config with 'auths'"),
         ('{"auths": "hidden"}', "expected a docker config with 'auths'"),
@@ -192,7 +193,9 @@ def test_a_token_has_two_names() -> None:
     assert read_token(b'{"token": "a"}') == read_token(b'{"access_token": "a"}') == "a"
 
 
-@pytest.mark.parametrize("body", [b"hidden", b"[]", b"{}", b'{"token": 5}', b'{"token": ""}'])
+@pytest.mark.parametrize(
+    "body", [b"hidden", b"[" * 100_000, b"[]", b"{}", b'{"token": 5}', b'{"token": ""}']
+)
 def test_an_answer_without_token_is_not_quoted(body: bytes) -> None:
     with pytest.raises(ValueError, match="answer holds no token"):
         read_token(body)

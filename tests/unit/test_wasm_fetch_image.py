@@ -80,6 +80,7 @@ def test_of_an_index_the_usual_platform_counts(
     ("body", "problem"),
     [
         (b"x", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
         (b"[]", "no JSON object"),
         (b'{"layers": {"a": 1}}', "'layers' is no list"),
         (b'{"layers": [5]}', "'layers' is no list"),

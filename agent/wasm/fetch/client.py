@@ -14,7 +14,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import IO, Any, Final, NamedTuple, Self
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import aiohttp
 import yarl
@@ -99,7 +99,7 @@ class Web:
                 if response.status not in REDIRECTS or not location:
                     yield response
                     return
-            target = urljoin(url, location)
+            target = _joined(url, location)
             if _origin(target) != _origin(url):
                 headers.pop("Authorization", None)
             url = target
@@ -121,10 +121,8 @@ class Web:
         headers: Mapping[str, str],
         form: Mapping[str, str] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        parts = urlsplit(url)
-        if parts.scheme not in SCHEMES or not parts.hostname or re.search(UNUSABLE, url):
-            raise WebError("expected an http or https URL", is_forbidden=True)
-        self._judge(parts.hostname)
+        parts = _parsed(url)
+        self._judge(parts.hostname or "")
         try:
             async with self._session.request(
                 method,
@@ -163,8 +161,31 @@ class Web:
         return socket.socket(family, kind, protocol)
 
 
+def _parsed(url: str) -> SplitResult:
+    """Return the parts of a URL that can be asked for, which has a host."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise _no_url() from None
+    if parts.scheme not in SCHEMES or not parts.hostname or re.search(UNUSABLE, url):
+        raise _no_url()
+    return parts
+
+
+def _joined(url: str, location: str) -> str:
+    """Return where a redirect leads."""
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        raise _no_url() from None
+
+
+def _no_url() -> WebError:
+    return WebError("expected an http or https URL", is_forbidden=True)
+
+
 def _origin(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
+    parts = _parsed(url)
     return parts.scheme, parts.netloc
 
 

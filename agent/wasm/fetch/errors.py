@@ -4,6 +4,11 @@ FetchError        the module cannot be had; the text says why
 └── WebError      a request got no answer: its connection failed, or was not allowed
 """
 
+from typing import Final
+
+#: What json raises for a text of somebody else: it is none, or nested without end.
+BAD_JSON: Final = (ValueError, RecursionError)
+
 
 class FetchError(Exception):
     """A module that cannot be had; no text of it holds a secret."""

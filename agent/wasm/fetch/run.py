@@ -50,6 +50,8 @@ DOWNLOAD: Final = "download_failure"
 MANIFEST: Final = "manifest_failure"
 CHECKSUM: Final = "checksum_mismatched"
 FETCH: Final = "fetch_failure"
+#: Of what is logged, in characters.
+MAX_REASON: Final = 1000
 #: They are made as they are needed; an order has one or two at a time.
 THREADS: Final = 256
 
@@ -235,4 +237,6 @@ async def _answer(fetcher: Fetcher, line: bytes, writer: asyncio.StreamWriter) -
     except Exception as error:  # noqa: BLE001 - a defect of ours; its text may hold a secret
         traceback.print_tb(error.__traceback__)
         outcome = Refused(f"internal error: {type(error).__name__}", FETCH)
+    if isinstance(outcome, Refused):  # whoever is asked may say much
+        outcome = outcome._replace(reason=outcome.reason[:MAX_REASON])
     writer.write(write_outcome(number, outcome))

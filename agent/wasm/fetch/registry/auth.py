@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from agent.wasm.fetch.addresses import realm_problem
+from agent.wasm.fetch.errors import BAD_JSON
 from agent.wasm.reference import DOCKER_HUB, Reference
 
 #: Names of one registry, and how helpers know it.
@@ -88,7 +89,7 @@ def read_helper(answer: bytes) -> Credentials | None:
     try:
         said = json.loads(answer)
         username, secret = str(said["Username"]), str(said["Secret"])
-    except (ValueError, LookupError, TypeError):
+    except (*BAD_JSON, LookupError, TypeError):
         raise ValueError("a credential helper has answered no JSON with a secret") from None
     if username == TOKEN_USER:
         return Credentials(identity_token=secret)
@@ -99,7 +100,7 @@ def _section(text: str, name: str) -> dict[str, object]:
     """Return a part of a docker config, empty where there is none."""
     try:
         config = json.loads(text)
-    except ValueError:
+    except BAD_JSON:
         raise ValueError("expected a docker config in JSON") from None
     if config is None:
         raise ValueError("the secret data is missing")
@@ -197,7 +198,7 @@ def read_token(body: bytes) -> str:
     """
     try:
         said = json.loads(body)
-    except ValueError:
+    except BAD_JSON:
         said = None
     if isinstance(said, dict):
         for name in ("token", "access_token"):

@@ -7,6 +7,8 @@ import json
 import re
 from typing import Any, Final, NamedTuple
 
+from agent.wasm.fetch.errors import BAD_JSON
+
 DOCKER_MANIFEST: Final = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_INDEX: Final = "application/vnd.docker.distribution.manifest.list.v2+json"
 OCI_MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
@@ -58,7 +60,7 @@ def read_manifest(body: bytes, media_type: str) -> Manifest | str:
     """
     try:
         said = json.loads(body)
-    except ValueError:
+    except BAD_JSON:
         raise ValueError("manifest is no JSON") from None
     if not isinstance(said, dict):
         raise ValueError("manifest is no JSON object")  # noqa: TRY004 - bad input, not a bug
