@@ -8,6 +8,7 @@ Imports stand in the functions: what help and usage errors do not need must not 
 import asyncio
 import json
 import os
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -65,7 +66,11 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         for problem in getattr(error, "problems", [str(error)]):
             sys.stderr.write(f"Error: {problem}\n")
         return FAILED
-    except (KeyboardInterrupt, BrokenPipeError):  # whoever watched has seen enough
+    except (
+        KeyboardInterrupt,
+        BrokenPipeError,
+        asyncio.CancelledError,
+    ):  # whoever watched has seen enough
         sys.stderr.close()
         os._exit(0)
     return 0
@@ -205,6 +210,7 @@ async def _watch(flags: Parsed) -> None:
     from agent.query.report import header, push
 
     output = _output(flags, ("json",))
+    _end_with_reader()
     async for found in watch(flags.number("debug-port")):
         if "end" in found:
             raise AgentError(f"nothing more will come: {found['end']}")
@@ -212,6 +218,14 @@ async def _watch(flags: Parsed) -> None:
             _say(json.dumps(found))
         else:
             _say(push(found) if "result" in found else header())
+
+
+def _end_with_reader() -> None:
+    """Have this task cancelled when nobody reads what it prints any more."""
+    task = asyncio.current_task()
+    if task and stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
+        # There is nothing to read from the end of a pipe for writing, but that the other is gone.
+        asyncio.get_running_loop().add_reader(sys.stdout, task.cancel)
 
 
 def _say(line: str) -> None:

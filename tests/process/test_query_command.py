@@ -42,7 +42,9 @@ class Done(NamedTuple):
     errors: str
 
 
-async def started(directory: Path, *words: str, **variables: str) -> asyncio.subprocess.Process:
+async def started(
+    directory: Path, *words: str, stdout: int = asyncio.subprocess.PIPE, **variables: str
+) -> asyncio.subprocess.Process:
     environ = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(Path(__file__).parents[2]),
@@ -53,9 +55,8 @@ async def started(directory: Path, *words: str, **variables: str) -> asyncio.sub
         **variables,
     }
     command = [sys.executable, "-m", "agent", "xds", *words]
-    pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(
-        *command, cwd=directory, env=environ, stdout=pipe, stderr=pipe
+        *command, cwd=directory, env=environ, stdout=stdout, stderr=asyncio.subprocess.PIPE
     )
 
 

@@ -1,7 +1,9 @@
 """`agent xds status` and `agent xds watch`, against a relay's status port and against others."""
 
+import asyncio
 import contextlib
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,20 @@ async def test_pushes_are_printed_as_they_come(output: str, tmp_path: Path) -> N
         assert first.split()[:3] == [b"pushed", b"type", b"version"]
         assert accepted.endswith(b"ACK ?r0\n")
         assert refused.endswith(b"NACK: bad port\n")
+
+
+async def test_watching_ends_with_who_reads_though_nothing_is_pushed(tmp_path: Path) -> None:
+    """As in `agent xds watch | head -1`."""
+    reading, writing = os.pipe()
+    async with agent(tmp_path) as (port, _):
+        process = await started(tmp_path, "watch", f"--debug-port={port}", stdout=writing)
+        os.close(writing)
+        await asyncio.to_thread(os.read, reading, 100)
+        os.close(reading)
+
+        _, errors = await asyncio.wait_for(process.communicate(), 10)
+
+    assert (process.returncode, errors) == (0, b"")
 
 
 async def test_whoever_watches_is_told_that_the_agent_ends(tmp_path: Path) -> None:
