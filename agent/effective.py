@@ -12,10 +12,11 @@ from typing import Any, Final
 
 MASK: Final = "<masked>"
 SENSITIVE: Final = (
-    r"(?i)secret|passw|token|credential|authorization|cookie|api_?key|access_?key|_HEADER_"
+    r"(?i)secret|passw|token|credential|authorization|bearer|cookie"
+    r"|[^_]_?key$|_auth$|_pwd$|_HEADER_"
 )
 #: Of things that are no secret, whatever they lead to.
-PLACE: Final = r"(?i)(path|file|directory|host|port|url|name|audience|seconds)$"
+PLACE: Final = r"(?i)(path|file|directory|host|port|url|name|audience|seconds)$|^mounted_key$"
 #: Pairs of a name and a value, sent with each request.
 HEADERS: Final = frozenset(("headers", "metadata"))
 #: Whole texts of others: it is enough to know whether they are there.
@@ -23,6 +24,10 @@ TEXTS: Final = frozenset(("labels_text", "annotations_text"))
 #: The names say what was set; what of it the agent has read is in the rest.
 NAMES_ALONE: Final = frozenset(("environ",))
 USER_INFO: Final = r"(?<=://)[^/@\s]+@"
+#: In a query, what belongs to a name such as token, sig, or api_key.
+QUERY: Final = (
+    r"(?i)([?&][^=&#\s]*(?:secret|passw|token|credential|auth|key|sig)[^=&#\s]*=)[^&#\s]+"
+)
 
 
 def describe(value: Any, name: str = "") -> Any:  # noqa: ANN401 -- of any setting, to JSON
@@ -65,7 +70,7 @@ def _leaf(value: object, name: str) -> object:
     if isinstance(value, str):
         if value and re.search(SENSITIVE, name) and not re.search(PLACE, name):
             return MASK
-        return re.sub(USER_INFO, f"{MASK}@", value)
+        return re.sub(QUERY, rf"\1{MASK}", re.sub(USER_INFO, f"{MASK}@", value))
     if value is None or isinstance(value, bool | int | float):
         return value
     return f"<{type(value).__name__}>"

@@ -114,7 +114,7 @@ async def stream(
     be spoken without asking.
     """
     origin = f"{'https' if tls else 'http'}://{join_host_port(host, port)}"
-    what = f"{method} {origin}{target}"
+    what = f"{method} {origin}{target.partition('?')[0]}"  # a query may hold what no log should
     deadline = _deadline(timeout_seconds)
     try:
         head = render_request(method, target, _complete(headers, host, port, method, body))

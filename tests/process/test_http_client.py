@@ -62,7 +62,7 @@ async def test_the_client_reads_every_kind_of_body(answer: bytes, body: bytes) -
 async def test_an_unusable_answer_is_one_kind_of_error(answer: bytes, reason: str) -> None:
     async with raw_server(answer) as port:
         with pytest.raises(HttpError, match=reason) as caught:
-            await fetch("GET", "127.0.0.1", port, "/p", timeout_seconds=5, limit_bytes=40)
+            await fetch("GET", "127.0.0.1", port, "/p?token=x", timeout_seconds=5, limit_bytes=40)
 
     assert str(caught.value).startswith(f"GET http://127.0.0.1:{port}/p: ")
 

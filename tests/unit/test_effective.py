@@ -101,8 +101,31 @@ def test_each_kind_of_value_has_a_form(name: str, shown: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["token", "PASSWORD", "clientSecret", "api_key", "apiKey", "Cookie", "credential"]
-)
+    "name",
+    [
+        "token", "PASSWORD", "clientSecret", "api_key", "apiKey", "Cookie", "credential",
+        "ENCRYPTION_KEY", "privateKey", "BASIC_AUTH", "DB_PWD", "Authorization", "XDS_HEADER_X",
+    ],
+)  # fmt: skip
 def test_names_of_secrets_are_known(name: str) -> None:
     assert describe({name: SECRET}) == {name: MASK}
     assert describe({name: [SECRET]}) == {name: [MASK]}
+
+
+@pytest.mark.parametrize("name", ["key_mode", "mounted_key", "token_path", "AUTH_POLICY"])
+def test_what_only_sounds_like_one_is_shown(name: str) -> None:
+    assert describe({name: "0640"}) == {name: "0640"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"/ready?token={SECRET}", f"/ready?token={MASK}"),
+        (f"/ready?deep=1&api_key={SECRET}&b=2#c", f"/ready?deep=1&api_key={MASK}&b=2#c"),
+        (f"https://u:{SECRET}@h/x?X-Sig={SECRET}", f"https://{MASK}@h/x?X-Sig={MASK}"),
+        ("/ready?deep=1", "/ready?deep=1"),
+        ("/ready?token=", "/ready?token="),
+    ],
+)
+def test_secrets_of_a_query_are_masked(text: str, shown: str) -> None:
+    assert describe(text) == shown

@@ -10,6 +10,8 @@ from agent.http.message import join_host_port
 from agent.status.health import PATH, answer, request_body
 
 BODY_LIMIT_BYTES: Final = 64 * 1024
+#: Of eight digits: gRPC refuses more.
+MAX_TIMEOUT: Final = 99_999_999
 
 
 async def check(
@@ -23,7 +25,7 @@ async def check(
     headers = (
         ("content-type", "application/grpc"),
         ("te", "trailers"),
-        ("grpc-timeout", f"{int(timeout_seconds * 1000)}m"),
+        ("grpc-timeout", f"{min(int(timeout_seconds * 1000), MAX_TIMEOUT)}m"),
         ("user-agent", f"{user_agent} grpc-mesh-agent".strip()),
     )
     body = b""
