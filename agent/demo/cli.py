@@ -156,7 +156,7 @@ def _keep(pod: RunningPod, directory: Path) -> None:
     block_signals()
     application = url(CABLE.pod_ipv4, APPLICATION_PORT)
     lines = look_around(
-        pod.inside.holder, pod.node.holder, str(directory), files.program()[0], application
+        pod.inside.holder, pod.node.holder, str(directory), files.program(), application
     )
     _say("\n".join(["", *lines, "", "The pod keeps running; Ctrl-C removes it.", ""]))
     wait_for_stop()

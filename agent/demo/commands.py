@@ -3,6 +3,7 @@
 Everything is done by util-linux, so that `agent demo --keep` can print what a user types.
 """
 
+import shlex
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -56,22 +57,25 @@ def enter(
     ]
 
 
-def look_around(pod: int, node: int, directory: str, program: str, address: str) -> list[str]:
+def look_around(
+    pod: int, node: int, directory: str, program: Sequence[str], address: str
+) -> list[str]:
     """Return lines that tell a user how to look at a running pod.
 
     Args:
         pod: a process in the pod.
         node: a process on its node.
         directory: where the run keeps its files.
-        program: path of this agent.
+        program: the command that starts this agent.
         address: where the node finds the application.
     """
     into_pod, into_node = f"nsenter -t {pod} -n -m", f"nsenter -t {node} -n"
+    request = f"{into_pod} {shlex.join(program)} request"
     commands = (
         ("a shell in the pod", f"{into_pod} sh"),
         ("its rules", f"{into_pod} iptables-save -t nat"),
-        ("Envoy's counters", f"{into_pod} {program} request GET stats"),
-        ("the agent's metrics", f"{into_pod} {program} request --debug-port 15020 GET metrics"),
+        ("Envoy's counters", f"{request} GET stats"),
+        ("the agent's metrics", f"{request} --debug-port 15020 GET metrics"),
         ("the agent's log", f"tail -f {directory}/agent.log"),
         ("its files", f"ls -lR {directory}/pod"),
         ("a request from the node", f"{into_node} curl -i {address}"),
