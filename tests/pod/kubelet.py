@@ -15,13 +15,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from tests.pod.decisions import backoff_seconds, restarts, thresholds
 from tests.pod.objects import Container, Handler, Policy, Probe, Workload
 from tests.pod.probing import Verdict, ask
 
 #: A container always gets so long to end, even when its grace period was used up by its hook.
 MINIMUM_GRACE_SECONDS: Final = 2.0
-BACKOFF_SECONDS: Final = 10.0
-LONGEST_BACKOFF_SECONDS: Final = 300.0
 #: How often a kubelet looks its containers over.
 RELIST_SECONDS: Final = 1.0
 #: The exit code of a container that could not be started.
@@ -75,7 +74,8 @@ class Status:
         self.hooked = asyncio.Event()  #: its first hook after the start is over
         self.first_started = asyncio.Event()
         self.first_done = asyncio.Event()  #: of an init container: the next one's turn
-        self.ended = asyncio.Event()  #: it does not run now
+        self.ended = asyncio.Event()  #: it does not run now, nor is it made
+        self.ended.set()
         self.given_up = asyncio.Event()  #: it is not to run again, whatever its policy
         self.last_said = ""  #: by its last failed probe or hook
 
@@ -233,6 +233,7 @@ class Kubelet:
             process = await self._runtime.start(container, len(status.codes))
         except StartError as error:
             status.last_said = str(error)
+            status.ended.set()
             return START_FAILED
         status.process = process
         self._note(container.name, "running")
@@ -313,11 +314,13 @@ class Kubelet:
         return await self._ask(handler, self.process(container), 10)
 
     async def _end(self, grace_seconds: float) -> None:
-        """End all containers that run."""
+        """End all containers that run, or are being made just now."""
         deadline = time.monotonic() + grace_seconds
+        statuses = self.statuses.values()
+        await self.until(lambda: all(each.process or each.ended.is_set() for each in statuses))
         sidecars = [each for each in self.workload.init_containers if each.restartable]
-        running = [each for each in self.statuses.values() if each.process]
-        for status in self.statuses.values():
+        running = [each for each in statuses if each.process]
+        for status in statuses:
             status.finished = status.finished or status.process is None
             status.given_up.set()
         async with asyncio.TaskGroup() as stops:
@@ -364,29 +367,6 @@ class Kubelet:
 
 def _loop_time(monotonic: float) -> float:
     return asyncio.get_running_loop().time() + monotonic - time.monotonic()
-
-
-def restarts(policy: Policy, code: int) -> bool:
-    """Return whether a container that has ended runs again."""
-    return policy == "Always" or (policy == "OnFailure" and code != 0)
-
-
-def backoff_seconds(ends: int) -> float:
-    """Return the pause before a container runs again, having ended so often."""
-    return min(BACKOFF_SECONDS * 2 ** (ends - 2), LONGEST_BACKOFF_SECONDS) if ends > 1 else 0.0
-
-
-def thresholds(results: Sequence[bool], probe: Probe) -> tuple[bool, bool]:
-    """Return whether the latest results make a success, and whether they make a failure."""
-    same = 0
-    for result in reversed(results):
-        if result != results[-1]:
-            break
-        same += 1
-    return (
-        results[-1] and same >= probe.success_threshold,
-        not results[-1] and same >= probe.failure_threshold,
-    )
 
 
 @contextlib.asynccontextmanager

@@ -17,6 +17,9 @@ from pyroute2 import IPRoute
 from agent.demo.process import IFA_F_NODAD, Namespace, entered, namespace
 
 BRIDGE: Final = "cni0"
+#: Without one of its own a bridge takes on a port's, another one whenever a pod comes or goes, and
+#: what the other pods send to the node is lost until they ask for its address again.
+BRIDGE_MAC: Final = "02:00:00:00:00:01"
 #: The node's addresses by IP version; those of its pods differ from them in the last number.
 ADDRESSES: Final = {"4": "10.244.7.1", "6": "fd00:7::1"}
 FAMILIES: Final = {"4": socket.AF_INET, "6": socket.AF_INET6}
@@ -99,7 +102,7 @@ def standing_on_a_node() -> Iterator[Node]:
     """
     with namespace() as inside, entered(inside.holder):
         with inside.netlink() as netlink:
-            netlink.link("add", ifname=BRIDGE, kind="bridge")
+            netlink.link("add", ifname=BRIDGE, kind="bridge", address=BRIDGE_MAC)
             _address(netlink, BRIDGE, ADDRESSES)
         with ThreadPoolExecutor(1) as maker:
             yield Node(inside, maker)

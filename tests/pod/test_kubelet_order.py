@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.pod.kubelet import Kubelet, StartError, backoff_seconds, restarts, running, thresholds
+from tests.pod.decisions import backoff_seconds, restarts, thresholds
+from tests.pod.kubelet import Kubelet, StartError, running
 from tests.pod.objects import Exec, Policy, Probe, Workload, parse_workload
 from tests.waiting import until
 
@@ -56,12 +57,15 @@ class SaidRuntime:
         self.made: dict[str, SaidProcess] = {}
         #: Exit codes of programs, by name; 0 once there are no more.
         self.answers = {name: iter(codes) for name, codes in (answers or {}).items()}
+        self.may_start = asyncio.Event()
+        self.may_start.set()
         self._deaf = deaf
         self._refused = refused
 
     async def start(self, container: Any, attempt: int) -> SaidProcess:  # noqa: ANN401 - not needed
         if container.name in self._refused:
             raise StartError(f"{container.name}: no such program")
+        await self.may_start.wait()
         self.said.append(f"{container.name} {attempt}")
         made = SaidProcess(self, is_deaf=container.name in self._deaf)
         self.made[container.name] = made
@@ -262,6 +266,19 @@ async def test_a_pod_may_be_deleted_before_it_has_begun() -> None:
 
     assert "app 0" not in runtime.said
     assert kubelet.statuses["proxy"].codes == [0]
+
+
+async def test_a_container_that_is_being_made_is_ended_too() -> None:
+    runtime = SaidRuntime()
+    runtime.may_start.clear()
+    async with running(Kubelet(pod(named("app")), "", runtime)) as kubelet:
+        await kubelet.until(lambda: happened(kubelet, "creating"))
+        kubelet.delete()
+        runtime.may_start.set()
+        await kubelet.over()
+
+    assert kubelet.statuses["app"].codes == [0]
+    assert happened(kubelet, "SIGTERM") == ["app SIGTERM"]
 
 
 async def test_a_container_that_cannot_be_started_says_why() -> None:

@@ -12,13 +12,15 @@ from typing import NamedTuple
 import pytest
 from cryptography import x509
 
+from tests.fakes.ca import Root
 from tests.pod.cases import own
 from tests.pod.cluster import Cluster, Pod, Wishes, cluster
 from tests.pod.containers import Process, write_files
+from tests.pod.kubelet import Kubelet
 from tests.pod.lives import PEER, answered
 from tests.pod.mesh import Service
 from tests.pod.node import Node, standing_on_a_node
-from tests.pod.objects import Workload
+from tests.pod.objects import Container, Exec, Workload
 from tests.pod.volumes import File, Files
 from tests.waiting import until
 
@@ -26,8 +28,16 @@ pytestmark = [pytest.mark.root, pytest.mark.envoy, pytest.mark.slow]
 
 WEBS = {
     name: Service(name, f"10.96.1.{number}", 80, 80)
-    for number, name in enumerate(("agent-killed", "envoy-killed"), 1)
+    for number, name in enumerate(("agent-killed", "envoy-killed", "foreign-user"), 1)
 }
+#: Of OpenShift, which gives every namespace users of its own; no image knows them.
+FOREIGN_USER = 1000660000
+#: Until a sidecar has started, from the beginning of its container, on a machine with time.
+#: Programs of applications. The first file is how a stand-in says that it has begun.
+AT_ONCE = ("touch", "/tmp/begun")  # noqa: S108 - in a container
+CRASH = ("sh", "-c", "touch /tmp/begun; exit 3")
+QUIT = ("pilot-agent", "request", "--debug-port=15020", "POST", "quitquitquit")
+START_MILLISECONDS = (0, 100, 200, 300, 400, 500)
 
 
 class Place(NamedTuple):
@@ -37,11 +47,20 @@ class Place(NamedTuple):
     peer: Pod
     workloads: dict[str, Workload]
 
-    async def serves_and_calls(self, pod: Pod) -> None:
+    async def serves_and_calls(self, pod: Pod, application: str = "web") -> None:
         """Return once requests come in and go out."""
         (name,) = pod.wishes.services
         await answered(self.peer, "peer", f"http://{WEBS[name].host}/")
-        await answered(pod, "web", f"http://{PEER.host}/")
+        await answered(pod, application, f"http://{PEER.host}/")
+
+
+def changed(workload: Workload, *containers: Container) -> Workload:
+    """Return a workload with these containers instead of those of their names."""
+    by_name = {each.name: each for each in containers}
+    return workload._replace(
+        init_containers=tuple(by_name.get(each.name, each) for each in workload.init_containers),
+        containers=tuple(by_name.get(each.name, each) for each in workload.containers),
+    )
 
 
 def children(pid: int) -> dict[str, int]:
@@ -78,17 +97,129 @@ async def its_envoy_is_killed(place: Place) -> None:
 
 
 async def it_is_deleted_as_its_sidecar_starts(place: Place) -> None:
-    """The interpreter has not asked for signals yet, and the first process gets no others."""
+    """From when the interpreter has not asked for signals, and the first process gets no others."""
+    for milliseconds in START_MILLISECONDS:
+        await deleted_as_its_sidecar_starts(place, milliseconds)
+
+
+async def deleted_as_its_sidecar_starts(place: Place, milliseconds: int) -> None:
     async with place.found.pod(place.workloads["hold"]) as pod:
         kubelet = pod.kubelet
         await kubelet.until(lambda: kubelet.statuses["istio-proxy"].process)
         command = Path(f"/proc/{pod.process('istio-proxy').pid}/cmdline")
         await until(lambda: b"python" in command.read_bytes())
 
+        await asyncio.sleep(milliseconds / 1000)  # whatever is going on by then
         kubelet.delete()
-        await kubelet.over(10)
+        await kubelet.over(20)
 
-    assert kubelet.statuses["istio-proxy"].codes == [0], kubelet.describe()
+    assert kubelet.statuses["istio-proxy"].codes == [0], (milliseconds, kubelet.describe())
+
+
+async def a_user_runs_it_whom_its_image_does_not_know(place: Place) -> None:
+    """And one of its applications has a hook that hangs: it can still call out, until its end."""
+    workload = place.workloads["peer"]
+    init, proxy, peer = map(workload.container, ("istio-init", "istio-proxy", "peer"))
+    rules = tuple(str(FOREIGN_USER) if each == "1337" else each for each in init.args)
+    workload = changed(
+        workload,
+        init._replace(args=rules),
+        proxy._replace(security=proxy.security._replace(uid=FOREIGN_USER, gid=0)),
+        peer._replace(pre_stop=Exec(("sleep", "1000"))),
+    )
+    workload = workload._replace(grace_seconds=4)
+    async with place.found.pod(workload, Wishes(services=("foreign-user",))) as pod:
+        kubelet = pod.kubelet
+        await kubelet.ready()
+        await place.serves_and_calls(pod, "peer")
+
+        kubelet.delete()
+        await kubelet.until(lambda: "istio-proxy pre-stop hook done" in happened(kubelet))
+        await answered(pod, "peer", f"http://{PEER.host}/")
+        await kubelet.over(20)
+
+    assert happened(kubelet)[-5:] == [
+        "istio-proxy SIGTERM",
+        "peer pre-stop hook failed",
+        "peer SIGTERM",
+        "istio-proxy exit 0",
+        "peer exit 0",
+    ]
+
+
+def happened(kubelet: Kubelet) -> list[str]:
+    """Return what happened to containers, in order."""
+    return [f"{each.container} {each.what}" for each in kubelet.events if each.container]
+
+
+async def nothing_of_its_control_plane_is_trusted_at_first(place: Place) -> None:
+    """Neither its certificate by the pod, nor the pod's token by it; both get better."""
+    async with place.found.pod(place.workloads["work"]) as pod:
+        volumes = pod.directory / "volumes"
+        root, token = (
+            (volumes / each).read_text()
+            for each in ("istiod-ca-cert/root-cert.pem", "istio-token/istio-token")
+        )
+        other = Files({"root-cert.pem": File(Root().pem)})
+        write_files(volumes / "istiod-ca-cert", other, "2")
+        write_files(volumes / "istio-token", Files({"istio-token": File("e30.e30.e30")}), "2")
+
+        await until(lambda: "code=UNAVAILABLE" in pod.log("istio-proxy"), seconds=20)
+        write_files(volumes / "istiod-ca-cert", Files({"root-cert.pem": File(root)}), "3")
+        await until(lambda: "code=UNAUTHENTICATED" in pod.log("istio-proxy"), seconds=20)
+        assert not pod.kubelet.statuses["istio-proxy"].started
+
+        write_files(volumes / "istio-token", Files({"istio-token": File(token)}), "3")
+        await pod.kubelet.until(lambda: pod.kubelet.statuses["istio-proxy"].started, 30)
+
+
+async def there_is_nowhere_to_write(place: Place) -> None:
+    """It says so, and what to mount."""
+    workload = place.workloads["work"]
+    proxy = workload.container("istio-proxy")
+    mounts = tuple(each for each in proxy.mounts if each.volume != "istio-envoy")
+    async with place.found.pod(changed(workload, proxy._replace(mounts=mounts))) as pod:
+        status = pod.kubelet.statuses["istio-proxy"]
+        await pod.kubelet.until(lambda: status.codes)
+
+    assert status.codes == [255]
+    assert "mount a writable volume at etc/istio/proxy" in pod.log("istio-proxy")
+
+
+async def its_work_takes_no_time(place: Place) -> None:
+    """With either sidecar; an ordinary one is not there yet, and is to be ended all the same."""
+    native, classic = (
+        changed(each, each.containers[0]._replace(command=AT_ONCE))
+        for each in (place.workloads["work"], place.workloads["work-classic"])
+    )
+    async with place.found.pod(native) as pod, place.found.pod(classic) as other:
+        await pod.kubelet.over(20)
+        await other.kubelet.until(lambda: other.kubelet.statuses["istio-proxy"].ready)
+        code, said = await other.process("istio-proxy").run(QUIT)
+        assert code == 0, said
+        await other.kubelet.over(20)
+
+    for each in (pod, other):
+        codes = {name: status.codes for name, status in each.kubelet.statuses.items()}
+        assert codes == {"istio-init": [0], "istio-proxy": [0], "work": [0]}
+        assert each.kubelet.phase == "Succeeded"
+
+
+async def one_of_its_applications_crashes_again_and_again(place: Place) -> None:
+    """The sidecar stays for the other one."""
+    workload = place.workloads["peer"]
+    crashing = workload.container("peer")._replace(name="bad", command=CRASH, readiness=None)
+    workload = workload._replace(containers=(*workload.containers, crashing))
+    async with place.found.pod(workload) as pod:
+        kubelet = pod.kubelet
+        await kubelet.until(lambda: kubelet.statuses["bad"].codes == [3, 3])
+        await kubelet.until(lambda: kubelet.statuses["peer"].ready)
+        await answered(pod, "peer", f"http://{PEER.host}/")
+        kubelet.delete()
+        await kubelet.over()
+
+    assert kubelet.statuses["istio-proxy"].codes == [0]
+    assert kubelet.statuses["peer"].codes == [0]
 
 
 async def a_client_is_revoked_while_it_runs(place: Place) -> None:
@@ -147,6 +278,11 @@ TROUBLES: dict[str, Callable[[Place], Awaitable[None]]] = {
         it_is_deleted_as_its_sidecar_starts,
         a_client_is_revoked_while_it_runs,
         its_control_plane_comes_late,
+        a_user_runs_it_whom_its_image_does_not_know,
+        nothing_of_its_control_plane_is_trusted_at_first,
+        there_is_nowhere_to_write,
+        its_work_takes_no_time,
+        one_of_its_applications_crashes_again_and_again,
     )
 }
 
