@@ -66,11 +66,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         for problem in getattr(error, "problems", [str(error)]):
             sys.stderr.write(f"Error: {problem}\n")
         return FAILED
-    except (
-        KeyboardInterrupt,
-        BrokenPipeError,
-        asyncio.CancelledError,
-    ):  # whoever watched has seen enough
+    except (KeyboardInterrupt, BrokenPipeError, asyncio.CancelledError):
+        # Whoever watched has seen enough.
         sys.stderr.close()
         os._exit(0)
     return 0

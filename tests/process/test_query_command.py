@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -43,7 +44,7 @@ class Done(NamedTuple):
 
 
 async def started(
-    directory: Path, *words: str, stdout: int = asyncio.subprocess.PIPE, **variables: str
+    directory: Path, *words: str, stdout: int = PIPE, **variables: str
 ) -> asyncio.subprocess.Process:
     environ = {
         "PATH": os.environ["PATH"],
@@ -56,12 +57,12 @@ async def started(
     }
     command = [sys.executable, "-m", "agent", "xds", *words]
     return await asyncio.create_subprocess_exec(
-        *command, cwd=directory, env=environ, stdout=stdout, stderr=asyncio.subprocess.PIPE
+        *command, cwd=directory, env=environ, stdout=stdout, stderr=PIPE
     )
 
 
 async def run(directory: Path, *words: str, **variables: str) -> Done:
-    process = await started(directory, *words, **variables)
+    process = await started(directory, *words, stdout=PIPE, **variables)
     output, errors = await asyncio.wait_for(process.communicate(), 30)
     return Done(process.returncode or 0, output.decode(), errors.decode())
 
