@@ -21,7 +21,7 @@ from agent.errors import EnvoyError
 from agent.files import GrpcBootstrap, read_oom_kills
 from agent.identity import run as identity
 from agent.identity.modes import Mode
-from agent.identity.process import CsrChild
+from agent.identity.process import CsrChild, keep_to_itself
 from agent.lifecycle.client import Admin
 from agent.lifecycle.plan import draw
 from agent.lifecycle.process import Envoy
@@ -212,6 +212,7 @@ async def _serve(
             await _open(start.gate, start.envoy)
             mark("gate")
         _warm_up(relay, names)
+        keep_to_itself()
         supervisor.started()
         await _check_application(settings.status, hooks, details, relay.report_health, stack)
         _write_grpc_bootstrap(settings, node)

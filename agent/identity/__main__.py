@@ -2,9 +2,11 @@
 
 import gc
 import os
+import resource
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Final
 
 gc.disable()  # nothing of what is imported is ever garbage: a tenth of the child's time
 
@@ -18,11 +20,14 @@ with suppress(ImportError):
 from agent.identity.csr import Key, make_key, write_csr  # noqa: E402 - after the above
 from agent.identity.keys import KeySettings, read_words, write_words  # noqa: E402 - as above
 
+#: The size of a core dump that the kernel does not make even if a program is to take it. core(5)
+NO_CORE: Final = 1
+
 
 def run() -> None:
     """Make what the words on the command line say, and leave."""
     wanted = read_words(sys.argv[1:])
-    _write(make_key(wanted), wanted)
+    _write(_make_key(wanted), wanted)
     os._exit(0)  # tearing down takes longer than everything before
 
 
@@ -40,7 +45,7 @@ def run_ahead(environ: Mapping[str, str], pipe: int) -> None:
     probable = parse_key(read, trust_domain="")
     if read.errors:
         return  # the agent will end because of them
-    key = make_key(probable)
+    key = _make_key(probable)
     with open(pipe, encoding="utf-8", errors="surrogateescape") as told:
         words = told.read().split("\0")
     if words == [""]:
@@ -48,6 +53,13 @@ def run_ahead(environ: Mapping[str, str], pipe: int) -> None:
     wanted = read_words(words)
     is_right = write_words(wanted)[:2] == write_words(probable)[:2]  # algorithm and size
     _write(key if is_right else make_key(wanted), wanted)
+
+
+def _make_key(settings: KeySettings) -> Key:
+    """Return a key that no core dump of this process will have in it."""
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (most and NO_CORE, most))
+    return make_key(settings)
 
 
 def _write(key: Key, wanted: KeySettings) -> None:

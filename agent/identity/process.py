@@ -35,6 +35,7 @@ CHILD_SECONDS: Final = 60.0
 #: would have those wait for the certificate.
 NICE: Final = 5
 CHUNK_BYTES: Final = 65536
+PR_SET_DUMPABLE: Final = 4  #: prctl(2)
 CHILD: Final = "from agent.identity.__main__ import run; run()"
 #: Who sets one of these has its certificate from elsewhere, and no need of a child.
 ELSEWHERE: Final = ("FILE_MOUNTED_CERTS", "AGENT_LOCAL_XDS")
@@ -194,6 +195,16 @@ def spawn(settings: KeySettings) -> CsrChild:
         raise SecretError(f"cannot start {sys.executable}: {error.strerror}") from error
     os.close(writes)
     return child
+
+
+def keep_to_itself() -> None:
+    """Have this process leave no core dump, and no other of its user look into it: it has the key.
+
+    Not so what it executes: Envoy has a switch of its own for that.
+    """
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _give_up(pid: int, descriptors: list[int]) -> None:

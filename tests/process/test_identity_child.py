@@ -257,3 +257,37 @@ def test_the_child_does_without_what_it_does_not_need() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "False\n"
+
+
+def said_by(code: str) -> list[str]:
+    """Return the lines that a program of these lines prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_who_has_the_key_leaves_no_core_dump_with_it() -> None:
+    """But what it executes may, as Envoy does where asked to."""
+    # PR_GET_DUMPABLE
+    ask = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), flush=True)"
+    said = said_by(
+        "import subprocess, sys\n"
+        "from agent.identity.process import keep_to_itself\n"
+        f"{ask}\n"
+        "keep_to_itself()\n"
+        f"{ask}\n"
+        f"subprocess.run([sys.executable, '-c', {ask!r}], check=True)\n"
+    )
+
+    assert said == ["1", "0", "1"]
+
+
+def test_nor_does_the_child_that_makes_it() -> None:
+    said = said_by(
+        "import resource, agent.identity.__main__ as child\n"
+        "_, most = resource.getrlimit(resource.RLIMIT_CORE)\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (most, most))\n"
+        "child._make_key(child.read_words(['ec', '256', 'pkcs8', 'spiffe://a']))\n"
+        "print(resource.getrlimit(resource.RLIMIT_CORE) in ((0, 0), (1, most)))"
+    )
+
+    assert said == ["True"]
