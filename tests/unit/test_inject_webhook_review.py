@@ -12,6 +12,7 @@ from agent.inject.api.schema import POD
 from agent.inject.configuration import Configuration
 from agent.inject.mesh import ProxyConfigResource
 from agent.inject.webhook.review import (
+    MOST_VALUES,
     Answer,
     Cluster,
     Context,
@@ -211,6 +212,15 @@ def test_depth_is_refused() -> None:
 
     assert found.document["response"]["allowed"]
     assert answer(nested, {}, CONTEXT).document["response"]["uid"] in ("", "u-1")
+
+
+@pytest.mark.parametrize("value", ["{}", "[]", '""', '{"a":1}'])
+def test_a_pod_that_would_fill_the_memory_is_refused(value: str) -> None:
+    body = review(make_pod()).replace(b'"web:1"', f"[{','.join([value] * MOST_VALUES)}]".encode())
+
+    message = refusal(answer(body, {}, CONTEXT))
+
+    assert message == "could not decode body: expected at most 100000 values"
 
 
 def test_reasons_have_a_limit() -> None:

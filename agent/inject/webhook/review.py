@@ -22,6 +22,8 @@ from agent.inject.webhook.patch import json_patch
 
 KIND: Final = "AdmissionReview"
 VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
+#: Beyond any pod: the API server keeps none of more than 1.5 MiB. Each takes up to a kilobyte.
+MOST_VALUES: Final = 100_000
 #: Problems that one answer lists.
 MOST_PROBLEMS: Final = 10
 LONGEST_PROBLEM: Final = 500
@@ -123,6 +125,8 @@ def url_environment(path: str) -> dict[str, str]:
 
 
 def _parse(body: bytes) -> Object:
+    if sum(map(body.count, (b",", b"{", b"["))) > MOST_VALUES:
+        raise ReviewError(f"could not decode body: expected at most {MOST_VALUES} values")
     try:
         review = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:

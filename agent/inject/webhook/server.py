@@ -35,7 +35,7 @@ HANDSHAKE_SECONDS: Final = 10.0
 FINISH_SECONDS: Final = 10.0
 #: Larger reviews take more than a millisecond or two: they must not hold up the others.
 LARGE_BYTES: Final = 64 << 10
-#: Large reviews that are in memory at a time.
+#: Bodies of large reviews that are in memory at a time.
 MOST_LARGE: Final = 16
 #: Of one review, in the log.
 LONGEST_NOTE: Final = 1000
@@ -171,6 +171,8 @@ class _Injector:
         self._service = service
         self._metrics = metrics
         self._large = asyncio.Semaphore(MOST_LARGE)
+        #: One large review is worked on at a time: as data it takes a hundred times its text.
+        self._turn = asyncio.Lock()
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer one review."""
@@ -203,7 +205,8 @@ class _Injector:
         try:
             if len(body) <= LARGE_BYTES:
                 return answer(body, environment, context)
-            return await asyncio.to_thread(answer, body, environment, context)
+            async with self._turn:
+                return await asyncio.to_thread(answer, body, environment, context)
         except Exception:
             log.exception("a bug of the injector bytes=%d", len(body))
             return failure("the injector has failed; its log says where")
