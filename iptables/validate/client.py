@@ -38,8 +38,9 @@ from iptables.validate.outside import (
 )
 from iptables.validate.probes import Outcome, Probe
 
-#: How long an answer may take on a link that is all here.
-WAIT_SECONDS: Final = 0.5
+#: How long an answer may take. The kernel drops what a new link is to send for up to a second.
+WAIT_SECONDS: Final = 1.5
+PAUSE_SECONDS: Final = 0.05  # before it is asked again
 SEQUENCE: Final = 1000
 LARGEST: Final = 65536
 FAMILIES: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -110,8 +111,11 @@ def _connect(probe: Probe, listener: socket.socket, far: socket.socket) -> Outco
     flow = probe.flow
     source = Endpoint(flow.source.address, 32768 + os.getpid() % 28000)
     syn = Segment(source, flow.destination, SYN, SEQUENCE)
-    _send(far, syn, probe.family)
-    answer = _answer(far, syn)
+    answer = None
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not answer and time.monotonic() < deadline:
+        _send(far, syn, probe.family)
+        answer = _answer(far, syn)
     if not answer:
         return Outcome(problem=f"nothing within {WAIT_SECONDS} s", is_sent=False)
     if answer.flags & RST:
@@ -134,8 +138,8 @@ def _send(far: socket.socket, segment: Segment, family: Family) -> None:
 
 
 def _answer(far: socket.socket, asked: Segment) -> Segment | None:
-    """Return the answer to a segment, None for silence."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    """Return the answer to a segment, None for silence until it is to be sent again."""
+    deadline = time.monotonic() + PAUSE_SECONDS
     while (left := deadline - time.monotonic()) > 0:
         far.settimeout(left)
         try:
