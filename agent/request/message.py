@@ -314,7 +314,8 @@ def not_ready_reason(response: Response) -> str:
     """
     if response.status == OK:
         return ""
-    line = "; ".join(response.body.decode(errors="replace").split("\n")).strip("; ")[:MAX_REASON]
+    text = "; ".join(response.body.decode(errors="replace").split("\n")).strip("; ")[:MAX_REASON]
+    line = "".join(each if each.isprintable() else " " for each in text)  # it goes to terminals
     return f"HTTP status code {response.status}" + (f": {line}" if line else "")
 
 

@@ -227,6 +227,7 @@ def test_a_redirect_without_location_is_the_answer() -> None:
         (503, b"\n", "HTTP status code 503"),
         (503, b"xds: no answer\nmore", "HTTP status code 503: xds: no answer; more"),
         (503, b"\xff", "HTTP status code 503: \ufffd"),
+        (503, b"a\r\n\x1b[31mred", "HTTP status code 503: a ;  [31mred"),
     ],
 )
 def test_s2_why_it_is_not_ready_is_in_the_body(status: int, body: bytes, reason: str) -> None:
