@@ -67,13 +67,14 @@ class Proxy:
     async def replace(self, table: bytes | None) -> None:
         """Take a serialised NameTable, a slice at a time; it counts once all of it was read.
 
+        Args:
+            table: none for one without hosts, which a response without resources stands for (X7).
+
         Raises:
             ValueError: it is no NameTable; the last one stays.
         """
-        if table is None:
-            return
         names = Names(self._place, self._conf.search)
-        for _ in names.load(table):
+        for _ in names.load(table or b""):
             await asyncio.sleep(0)  # probes and queries in between
         log.info("name table received hosts=%d", len(names))
         self._names = names
