@@ -1,6 +1,10 @@
 """The whole agent, without Envoy, between a control plane with extensions and a module's server."""
 
+import asyncio
 import hashlib
+import os
+import select
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from tests.fakes.control_plane import SERVER_NAME, control_plane
 from tests.fakes.wasm import MODULE, configurations, ecds, http_wasm, local_wasm, wasm
 from tests.fakes.web import Pages, web_server
 from tests.process.test_xds_agent import AUTHORITY, running
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -69,3 +74,37 @@ async def test_without_conversion_envoy_gets_what_was_sent(tmp_path: Path) -> No
         await stream.send(raw)
 
         assert await call.receive() == raw
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_an_agent_that_ends_leaves_no_process_that_fetches(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    asked = asyncio.Event()
+
+    async def hang(_request: web.BaseRequest) -> web.StreamResponse:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with (
+        web_server(hang) as port,
+        control_plane(pair=AUTHORITY.issue(SERVER_NAME)) as plane,
+        running(tmp_path, plane, AGENT_WASM_DIRECTORY=str(tmp_path)) as (pod, client),
+    ):
+        client.open(Kind.DELTA)
+        stream = await plane.accept()
+        await stream.send(ecds(Kind.DELTA, {"a": wasm(f"http://127.0.0.1:{port}/a")}))
+        await asked.wait()
+        assert pod.pid
+        children = [os.pidfd_open(child) for child in children_of(pod.pid)]
+        os.kill(pod.pid, number)
+
+        assert children
+        await until(lambda: len(select.select(children, [], [], 0)[0]) == len(children))
+        for pidfd in children:
+            os.close(pidfd)
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
