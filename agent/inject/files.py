@@ -73,7 +73,7 @@ def load(sources: Sources) -> Loaded:
     problems += [f"{sources.values}: {problem}" for problem in found]
     text = _text(sources.mesh, MESH_KEY, problems)
     mesh, found = parse_mesh(text, values, source=sources.mesh or "mesh configuration")
-    problems += found
+    problems += found if sources.mesh else []  # without a text it is made of the values
     document = _document(sources.configuration, CONFIGURATION_KEY, problems)
     configuration, found, warnings = parse_configuration(document, source=sources.configuration)
     problems += found

@@ -7,8 +7,9 @@ Source: status-lifecycle.md sections 11.3 and 11.6 to 11.9.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, Final, NamedTuple, NewType, get_args, get_type_hints
 
+from agent.inject.annotations import CHECKS, MAX_PORT, TRAFFIC, Check
 from agent.inject.api.form import shown
 from agent.inject.api.types import Object
 
@@ -50,6 +51,17 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "pilot": {"cni": {"enabled": False, "provider": "default"}},
 }
 
+Port = NewType("Port", int)
+#: Values of global.proxy that mean what an annotation of a pod does.
+CHECKED_AS: Final = {
+    "includeIPRanges": f"{TRAFFIC}includeOutboundIPRanges",
+    "excludeIPRanges": f"{TRAFFIC}excludeOutboundIPRanges",
+    "includeInboundPorts": f"{TRAFFIC}includeInboundPorts",
+    "excludeInboundPorts": f"{TRAFFIC}excludeInboundPorts",
+    "includeOutboundPorts": f"{TRAFFIC}includeOutboundPorts",
+    "excludeOutboundPorts": f"{TRAFFIC}excludeOutboundPorts",
+}
+
 
 class ProxyValues(NamedTuple):
     """global.proxy: the proxy's container, and what is captured."""
@@ -66,7 +78,7 @@ class ProxyValues(NamedTuple):
     include_outbound_ports: Annotated[str, "global.proxy.includeOutboundPorts"]
     exclude_outbound_ports: Annotated[str, "global.proxy.excludeOutboundPorts"]
     #: 0 for none.
-    status_port: Annotated[int, "global.proxy.statusPort"]
+    status_port: Annotated[Port, "global.proxy.statusPort"]
     readiness_initial_delay_seconds: Annotated[int, "global.proxy.readinessInitialDelaySeconds"]
     readiness_period_seconds: Annotated[int, "global.proxy.readinessPeriodSeconds"]
     readiness_failure_threshold: Annotated[int, "global.proxy.readinessFailureThreshold"]
@@ -128,6 +140,7 @@ class _Reader:
             str: self.text,
             bool: self.flag,
             int: self.number,
+            Port: self.port,
             Object: self.members,
             tuple[str, ...]: self.names,
         }
@@ -142,9 +155,20 @@ class _Reader:
 
     def at(self, path: str) -> object:
         found: object = self.document
+        above = ""
         for name in path.split("."):
+            if not isinstance(found, dict | None):
+                self.note(above, found, "an object")
             found = found.get(name) if isinstance(found, dict) else None
+            above = f"{above}.{name}" if above else name
         return found
+
+    def check(self, path: str, check: Check) -> None:
+        text = self.text(path)
+        try:
+            check(text.replace(" ", ""))
+        except ValueError as error:
+            self.problems.append(f"{path}={shown(text)}: {error}")
 
     def text(self, path: str) -> str:
         value = self.at(path)
@@ -154,27 +178,33 @@ class _Reader:
             return str(value).lower()
         if isinstance(value, str | int):
             return str(value)
-        self._note(path, value, "text")
+        self.note(path, value, "text")
         return ""
 
     def flag(self, path: str) -> bool:
         text = self.text(path)
         if text not in TRUE and text not in FALSE:
-            self._note(path, text, "true or false")
+            self.note(path, text, "true or false")
         return text in TRUE
 
     def number(self, path: str) -> int:
         text = self.text(path) or "0"
         if not text.isascii() or not text.isdigit() or len(text) > len(str(2**31)):
-            self._note(path, text, "a whole number that is not negative")
+            self.note(path, text, "a whole number that is not negative")
             return 0
         return int(text)
+
+    def port(self, path: str) -> int:
+        number = self.number(path)
+        if number > MAX_PORT:
+            self.note(path, number, f"a port in 0..{MAX_PORT}")
+        return number
 
     def members(self, path: str) -> Object:
         value = self.at(path)
         if value is None or isinstance(value, dict):
             return without_nulls(value or {})
-        self._note(path, value, "an object")
+        self.note(path, value, "an object")
         return {}
 
     def names(self, path: str) -> tuple[str, ...]:
@@ -183,10 +213,10 @@ class _Reader:
             return ()
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
-        self._note(path, value, "a list of names")
+        self.note(path, value, "a list of names")
         return ()
 
-    def _note(self, path: str, value: object, expected: str) -> None:
+    def note(self, path: str, value: object, expected: str) -> None:
         self.problems.append(f"{path}={shown(value)}: expected {expected}")
 
 
@@ -198,7 +228,11 @@ def parse_values(document: Mapping[str, object]) -> tuple[Values, list[str]]:
     """
     read = _Reader(overlay(DEFAULTS, document))
     values: Values = read.all_of(Values)
-    return values, read.problems
+    for path, annotation in CHECKED_AS.items():
+        read.check(f"global.proxy.{path}", CHECKS[annotation])
+    if not values.istio_namespace:
+        read.note("global.istioNamespace", "", "the namespace of the control plane")
+    return values, list(dict.fromkeys(read.problems))
 
 
 def overlay(lower: Mapping[str, object], upper: Mapping[str, object]) -> Object:

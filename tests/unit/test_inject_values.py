@@ -79,6 +79,29 @@ def test_null_members_of_resources_go_and_zeros_stay() -> None:
             {"global": {"proxy": {"lifecycle": []}}},
             "global.proxy.lifecycle=<list>: expected an object",
         ),
+        ({"global": {"proxy": 5}}, "global.proxy=5: expected an object"),
+        (
+            {"global": None},
+            "global.istioNamespace='': expected the namespace of the control plane",
+        ),
+        (
+            {"global": {"proxy": {"includeIPRanges": "10.0.0.0/8, 1.1 -j ACCEPT"}}},
+            (
+                "global.proxy.includeIPRanges='10.0.0.0/8, 1.1 -j ACCEPT': item '1.1-jACCEPT': "
+                "expected a list of CIDRs such as '10.0.0.0/8'"
+            ),
+        ),
+        (
+            {"global": {"proxy": {"excludeInboundPorts": "http"}}},
+            (
+                "global.proxy.excludeInboundPorts='http': item 'http': "
+                "expected a list of ports such as '80,8080'"
+            ),
+        ),
+        (
+            {"global": {"proxy": {"statusPort": 70000}}},
+            "global.proxy.statusPort=70000: expected a port in 0..65535",
+        ),
         (
             {"global": {"imagePullSecrets": "x"}},
             "global.imagePullSecrets='x': expected a list of names",
