@@ -49,7 +49,7 @@ class Reader:
         try:
             return parse(text)
         except ValueError as error:
-            self.warnings.append(f"{name}={text!r}: {error}; using the default")
+            _note(self.warnings, name, f"{text!r}: {error}; using the default")
             return default
 
     def require(self, name: str, parse: Callable[[str], T], *, default: T) -> T:
@@ -60,8 +60,15 @@ class Reader:
         try:
             return parse(text)
         except ValueError as error:
-            self.errors.append(f"{name}={text!r}: {error}")
+            _note(self.errors, name, f"{text!r}: {error}")
             return default
+
+
+def _note(notes: list[str], name: str, problem: str) -> None:
+    """Note a variable's problem once, however many settings come from it."""
+    start = f"{name}="
+    if not any(note.startswith(start) for note in notes):
+        notes.append(start + problem)
 
 
 def parse_text(text: str) -> str:

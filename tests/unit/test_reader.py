@@ -35,6 +35,17 @@ def test_what_has_a_default_is_a_warning_and_the_rest_an_error() -> None:
     assert read.errors == ["B='maybe': expected 'true' or 'false'"]
 
 
+def test_a_variable_that_is_read_twice_is_noted_once() -> None:
+    read = Reader({"A": "many", "A_B": "many"})
+
+    for name in ("A", "A", "A_B"):
+        assert read.take(name, parse_int, default=7) == 7
+        assert read.require(name, parse_int, default=7) == 7
+
+    assert [note.partition(":")[0] for note in read.warnings] == ["A='many'", "A_B='many'"]
+    assert [note.partition(":")[0] for note in read.errors] == ["A='many'", "A_B='many'"]
+
+
 @pytest.mark.parametrize("text", ["", " 1", "1_0", "0x1", "1.0"])
 def test_whole_numbers_are_decimal(text: str) -> None:
     with pytest.raises(ValueError, match="whole number"):

@@ -62,6 +62,23 @@ def test_a_variable_of_our_own_that_is_set_to_nothing_is_the_default() -> None:
         assert all(name in warning for warning in warnings)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ENVOY_PROMETHEUS_PORT",
+        "ENVOY_SKIP_DEPRECATED_LOGS",
+        "EXIT_ON_ZERO_ACTIVE_CONNECTIONS",
+        "FILE_MOUNTED_CERTS",
+    ],
+)
+def test_what_several_settings_come_from_is_warned_of_once(name: str) -> None:
+    _, warnings = parse_settings(
+        parse_flags(PROXY_FLAGS, ["sidecar"], unknown_ok=True), {**POD, name: "x"}, DUAL
+    )
+
+    assert len(warnings) == 1
+
+
 def test_every_problem_is_reported_at_once() -> None:
     found = problems(
         "carriage --log_output_level=loud",
