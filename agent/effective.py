@@ -70,7 +70,12 @@ def _leaf(value: object, name: str) -> object:
     if isinstance(value, str):
         if value and re.search(SENSITIVE, name) and not re.search(PLACE, name):
             return MASK
-        return re.sub(QUERY, rf"\1{MASK}", re.sub(USER_INFO, f"{MASK}@", value))
+        return masked(value)
     if value is None or isinstance(value, bool | int | float):
         return value
     return f"<{type(value).__name__}>"
+
+
+def masked(text: str) -> str:
+    """Return a text without what of the URLs in it may be a secret."""
+    return re.sub(QUERY, rf"\1{MASK}", re.sub(USER_INFO, f"{MASK}@", text))

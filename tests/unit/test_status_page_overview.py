@@ -137,6 +137,7 @@ def test_probes_are_shown_with_how_they_ended_last() -> None:
         (HttpProbe("/", 8443, is_tls=True), "HTTPS :8443 /"),
         (TcpProbe(3306), "TCP :3306"),
         (GrpcProbe(9000), "gRPC :9000"),
+        (HttpProbe("/?token=hunter2", 80), "HTTP :80 /?token=<masked>"),
         (GrpcProbe(9000, "orders"), "gRPC :9000 orders"),
     ],
 )

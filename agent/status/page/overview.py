@@ -8,6 +8,7 @@ have all of it.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from agent.effective import masked
 from agent.status.outcomes import Outcome
 from agent.status.probes import GrpcProbe, HttpProbe, Probe, TcpProbe
 
@@ -114,7 +115,7 @@ def describe(probe: Probe) -> str:
     """Return what a probe does, such as 'HTTPS :8443 /ready'."""
     match probe:
         case HttpProbe():
-            return f"{'HTTPS' if probe.is_tls else 'HTTP'} :{probe.port} {probe.path}"
+            return f"{'HTTPS' if probe.is_tls else 'HTTP'} :{probe.port} {masked(probe.path)}"
         case TcpProbe():
             return f"TCP :{probe.port}"
         case GrpcProbe():
