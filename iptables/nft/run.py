@@ -133,6 +133,10 @@ def read(reason: str = ENABLED) -> Listing:
     number = re.search(r"v(\d+)\.(\d+)\.(\d+)", version.out)
     if number and tuple(map(int, number.groups())) < OLDEST:
         raise SystemRefusedError(f"nft {number[0]} is too old: expected v1.0.1 or later")
+    return _parsed(listed)
+
+
+def _parsed(listed: Result) -> Listing:
     if listed.status:
         raise _refused(listed, "")
     return parse_listing(listed.out)
@@ -194,7 +198,8 @@ def _refused(result: Result, text: str) -> SystemRefusedError:
 
 
 def _verify(planned: Sequence[Table], names: Names, log: Log) -> None:
-    for line in state.differences(planned, read(), names):
+    (listed,) = run_all([LIST])
+    for line in state.differences(planned, _parsed(listed), names):
         log.write("warn", f"read back: {line}")
     text = transaction(planned)
     log.write("info", f"nftables rules programmed:\n{text}")
