@@ -39,7 +39,7 @@ RANGES = ",".join(f"10.{number // 256}.{number % 256}.0/24" for number in range(
 KINDS = {
     "iptables": [],
     "nftables": [NATIVE],
-    "libiptc": ["--backend=libiptc"],
+    "libiptc": ["--backend=libiptc", "--force-iptables-binary="],
     "2,000 ranges": ["-x", RANGES],
     "TPROXY": ["-m", "TPROXY"],
 }
