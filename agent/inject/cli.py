@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from agent.errors import AgentError, SettingsError
 from agent.inject.files import Sources, load, read_text
-from agent.inject.manifest import Context, ManifestError, Result, inject_document
+from agent.inject.manifest import Context, Result, inject_document
+from agent.inject.pipeline import InjectionError
 from agent.inject.yaml_text import Text, dump, parse, split
 from iptables.flags import GLOBAL_FLAGS, Flag, Parsed, UsageError, parse_flags, render_help
 
@@ -132,7 +133,7 @@ def _inject_all(names: Sequence[str], context: Context) -> list[_Outcome]:
         for text in split(_read(name)):
             try:
                 outcomes.append(_Outcome(text, inject_document(parse(text), context)))
-            except ManifestError as error:
+            except InjectionError as error:
                 problems += [f"{name}: {problem}" for problem in error.problems]
             except ValueError as error:
                 problems.append(f"{name}: {error}")

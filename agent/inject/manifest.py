@@ -33,14 +33,6 @@ class Context(NamedTuple):
     kubelets: Mapping[str, str] | None = None
 
 
-class ManifestError(Exception):
-    """Manifests cannot be injected; `problems` holds one line for each reason."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
-
-
 class Result(NamedTuple):
     """What became of a document."""
 
@@ -55,7 +47,7 @@ def inject_document(document: Any, context: Context, depth: int = 0) -> Result: 
     """Return a document before and after injection.
 
     Raises:
-        ManifestError: the object, or an annotation of it, cannot be used.
+        InjectionError: the object, or an annotation of it, cannot be used.
     """
     if is_list(document):
         return _inject_list(document, context, depth)
@@ -68,7 +60,7 @@ def inject_document(document: Any, context: Context, depth: int = 0) -> Result: 
     if not isinstance(_at(before, kind.spec), dict):
         problems.append(f"{'.'.join(kind.spec[:-1])}: expected a pod template")
     if problems:
-        raise ManifestError([f"{name}: {problem}" for problem in problems])
+        raise InjectionError([f"{name}: {problem}" for problem in problems])
     return _inject_workload(before, kind, name, context)
 
 
@@ -90,10 +82,10 @@ def _inject_list(document: Mapping[str, Any], context: Context, depth: int) -> R
     for item in () if problems else before["items"]:
         try:
             results.append(inject_document(item, context, depth + 1))
-        except ManifestError as error:
+        except InjectionError as error:
             problems += error.problems
     if problems:
-        raise ManifestError(problems)
+        raise InjectionError(problems)
     pairs = list(zip(before["items"], results, strict=True))
     warnings = [warning for result in results for warning in result.warnings]
     return Result(
@@ -121,7 +113,7 @@ def _inject_workload(before: Object, kind: Kind, name: str, context: Context) ->
     try:
         injected = inject(request, configuration, context.settings)
     except InjectionError as error:
-        raise ManifestError(
+        raise InjectionError(
             [f"{name}: {_located(problem, kind)}" for problem in error.problems]
         ) from None
     warnings += [f"{name}: {_located(note, kind)}" for note in (*notes, *injected.warnings)]

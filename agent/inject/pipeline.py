@@ -9,7 +9,7 @@ Source: status-lifecycle.md section 11.4.
 """
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from agent.inject.annotations import STATUS_PORT, check_annotations, parse_bool
@@ -57,9 +57,9 @@ BUILT_IN: Final[Mapping[str, Template]] = {
 class InjectionError(Exception):
     """The pod cannot be injected; `problems` holds one line for each reason."""
 
-    def __init__(self, problems: list[str]) -> None:
+    def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
-        self.problems = problems
+        self.problems = tuple(problems)
 
 
 class Request(NamedTuple):

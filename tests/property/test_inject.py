@@ -17,8 +17,8 @@ from agent.inject.api.quantity import canonical
 from agent.inject.api.schema import POD, TEMPLATE
 from agent.inject.configuration import Configuration
 from agent.inject.manifest import Context as ManifestContext
-from agent.inject.manifest import ManifestError, inject_document
-from agent.inject.pipeline import Injected, inject
+from agent.inject.manifest import inject_document
+from agent.inject.pipeline import Injected, InjectionError, inject
 from agent.inject.template.pod import PROXY, Settings
 from agent.inject.webhook.patch import json_patch
 from agent.inject.webhook.review import Answer, Context, answer
@@ -195,7 +195,7 @@ def test_a_hostile_manifest_is_injected_or_named(pod: Object) -> None:
     problems: tuple[str, ...] = ()
     try:
         inject_document(pod, context)
-    except ManifestError as error:
+    except InjectionError as error:
         problems = error.problems
 
     assert all("\n" not in problem for problem in problems)

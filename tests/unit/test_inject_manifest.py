@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from agent.inject.configuration import Configuration
-from agent.inject.manifest import Context, ManifestError, Result, inject_document
+from agent.inject.manifest import Context, Result, inject_document
+from agent.inject.pipeline import InjectionError
 from tests.fakes.injection import container, make_pod, make_settings, variable
 
 Object = dict[str, Any]
@@ -34,7 +35,7 @@ def after(document: object, **more: Any) -> Object:  # noqa: ANN401 - passed on
 
 
 def problems(document: object) -> tuple[str, ...]:
-    with pytest.raises(ManifestError) as caught:
+    with pytest.raises(InjectionError) as caught:
         inject_document(document, context(namespace="prod"))
     return caught.value.problems
 

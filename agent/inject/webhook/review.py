@@ -76,10 +76,6 @@ def failure(reason: str) -> Answer:
     return Answer({"response": _refusal("", [reason])}, "failed", (reason,))
 
 
-class ReviewError(Exception):
-    """The review itself cannot be used; its text says what was expected."""
-
-
 def answer(body: bytes, environment: Mapping[str, str], context: Context) -> Answer:
     """Return the answer to a review, whatever it holds.
 
@@ -90,20 +86,16 @@ def answer(body: bytes, environment: Mapping[str, str], context: Context) -> Ans
     """
     try:
         review = _parse(body)
-    except ReviewError as error:
+    except InjectionError as error:
         return failure(str(error))
     uid = ""
     try:
         request = _request(review)
         uid = str(request.get("uid") or "")
         response, outcome, notes = _answer_request(request, environment, context)
-    except ReviewError as error:
-        response, outcome, notes = _refusal(uid, [str(error)]), "failed", [str(error)]
-    except InjectionError as error:
-        response, outcome, notes = _refusal(uid, error.problems), "failed", error.problems
-    except RecursionError:
-        reason = "request.object: nested too deeply"
-        response, outcome, notes = _refusal(uid, [reason]), "failed", [reason]
+    except (InjectionError, RecursionError) as error:
+        notes = [*getattr(error, "problems", ["request.object: nested too deeply"])]
+        response, outcome = _refusal(uid, notes), "failed"
     envelope = {name: review[name] for name in ("apiVersion", "kind")}
     return Answer({**envelope, "response": response}, outcome, tuple(notes))
 
@@ -126,18 +118,18 @@ def url_environment(path: str) -> dict[str, str]:
 
 def _parse(body: bytes) -> Object:
     if sum(map(body.count, (b",", b"{", b"["))) > MOST_VALUES:
-        raise ReviewError(f"could not decode body: expected at most {MOST_VALUES} values")
+        raise InjectionError([f"could not decode body: expected at most {MOST_VALUES} values"])
     try:
         review = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         detail = "nested too deeply" if isinstance(error, RecursionError) else "expected JSON"
-        raise ReviewError(f"could not decode body: {detail}") from None
+        raise InjectionError([f"could not decode body: {detail}"]) from None
     if not isinstance(review, dict):
-        raise ReviewError(f"could not decode body: {shown(review)}: expected an {KIND}")
+        raise InjectionError([f"could not decode body: {shown(review)}: expected an {KIND}"])
     if review.get("kind") != KIND or review.get("apiVersion") not in VERSIONS:
         found = f"apiVersion={shown(review.get('apiVersion'))} kind={shown(review.get('kind'))}"
         expected = f"expected an {KIND} of {' or '.join(VERSIONS)}"
-        raise ReviewError(f"could not decode body: {found}: {expected}")
+        raise InjectionError([f"could not decode body: {found}: {expected}"])
     return review
 
 
@@ -148,7 +140,7 @@ def _no_constant(name: str) -> object:
 def _request(review: Object) -> Object:
     request = review.get("request")
     if not isinstance(request, dict):
-        raise ReviewError(f"request={shown(request)}: expected an object")
+        raise InjectionError([f"request={shown(request)}: expected an object"])
     return request
 
 
@@ -197,17 +189,17 @@ def _creates_a_pod(request: Object) -> bool:
 def _pod(request: Object) -> Object:
     raw = request.get("object")
     if not isinstance(raw, dict):
-        raise ReviewError(f"request.object={shown(raw)}: expected a pod")
+        raise InjectionError([f"request.object={shown(raw)}: expected a pod"])
     if raw.get("kind", "Pod") != "Pod" or raw.get("apiVersion", "v1") != "v1":
         found = f"apiVersion={shown(raw.get('apiVersion'))} kind={shown(raw.get('kind'))}"
-        raise ReviewError(f"request.object: {found}: expected a pod; register pods alone")
+        raise InjectionError([f"request.object: {found}: expected a pod; register pods alone"])
     return raw
 
 
 def _namespace(request: Object) -> str:
     namespace = request.get("namespace")
     if not isinstance(namespace, str | None):
-        raise ReviewError(f"request.namespace={shown(namespace)}: expected text")
+        raise InjectionError([f"request.namespace={shown(namespace)}: expected text"])
     return namespace or ""
 
 
