@@ -198,20 +198,21 @@ def test_names_of_containers_are_their_own() -> None:
     with pytest.raises(InjectionError) as caught:
         inject_pod(twice)
 
-    assert caught.value.problems == [
-        f"spec.containers[{index}].name='a': expected a name of its own; rename one of the two"
-        for index in (0, 1)
-    ]
+    expected = "name='a': expected a name of its own; rename one of the two"
+    assert caught.value.problems == (
+        f"spec.containers[0].{expected}",
+        f"spec.containers[1].{expected}",
+    )
 
 
 def test_containers_have_names() -> None:
     with pytest.raises(InjectionError) as caught:
         inject_pod(make_pod({"image": "a"}, {"name": ""}))
 
-    assert caught.value.problems == [
+    assert caught.value.problems == (
         "spec.containers[0].name='': expected a name",
         "spec.containers[1].name='': expected a name",
-    ]
+    )
 
 
 def test_templates_are_chosen_by_annotation_and_alias() -> None:
