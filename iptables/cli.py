@@ -17,7 +17,7 @@ from iptables.host import Account, HostFacts
 from iptables.installed import as_saved, replace
 from iptables.lock import client as lock
 from iptables.log import Log, open_log
-from iptables.netlink import Family
+from iptables.netlink import FAMILIES, IPV6, Family
 from iptables.nft import client as nftables
 from iptables.normal import Names
 from iptables.options import FLAGS, spelled_out
@@ -27,7 +27,6 @@ from iptables.process import lacks_net_admin
 from iptables.routing import changes
 from iptables.routing import client as routing
 from iptables.rules import Owner, Table
-from iptables.stores.client import FAMILIES
 
 if TYPE_CHECKING:
     from iptables.explain.flow import Flow
@@ -351,7 +350,7 @@ def _show(plans: Plans, actions: Actions, log: Log) -> None:
     """
     log.write("info", "running iptables in dry-run mode, no rule changes will be made")
     for family, planned in plans.items():
-        tool = "ip6tables-restore" if family == 6 else "iptables-restore"  # noqa: PLR2004 - IPv6
+        tool = "ip6tables-restore" if family == IPV6 else "iptables-restore"
         if actions.cleanup_only:
             text = replace(find_own(as_saved(planned), planned), ())
         else:

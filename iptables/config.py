@@ -12,6 +12,7 @@ from iptables.errors import ConfigError
 from iptables.flags import Parsed, parse_bool
 from iptables.host import Families, HostFacts, Servers
 from iptables.lists import MAX_PORT, ListReader, Ranges, Selection
+from iptables.netlink import IPV4
 
 Mode = Literal["REDIRECT", "TPROXY", "NONE"]
 #: Whose tables, and by what: the tools of these kinds, or libiptc without any tool.
@@ -337,7 +338,7 @@ def _loopback(environ: Mapping[str, str], reader: ListReader) -> str:
     except ValueError as error:
         reader.problems.append(f"{name}={text!r}: {error}")
         return DEFAULT_LOOPBACK
-    if network.version != 4 or not network.ip.is_loopback:  # noqa: PLR2004 - IPv4
+    if network.version != IPV4 or not network.ip.is_loopback:
         reader.problems.append(f"{name}={text!r}: expected an IPv4 loopback address, 127.x.x.x")
     elif network.network.prefixlen not in LOOPBACK_LENGTHS:
         reader.problems.append(f"{name}={text!r}: expected a prefix length in 8..32")

@@ -14,7 +14,7 @@ from iptables.config import Actions, Variant
 from iptables.errors import CaptureError, SystemRefusedError
 from iptables.host import Families
 from iptables.installed import Hook, Own
-from iptables.netlink import Family
+from iptables.netlink import IPV6, Family
 from iptables.normal import NO_NAMES, Names
 from iptables.record import Record
 from iptables.rules import Table
@@ -146,7 +146,7 @@ def decide(
             looked = _look(family, tuple(planned), mine, holdings, forced=forced, names=names)
             found.append(looked)
         except SystemRefusedError as error:
-            if family == 6 or families.has_ipv4:  # noqa: PLR2004 - IPv6
+            if family == IPV6 or families.has_ipv4:
                 raise
             notes.append(Note("warn", f"{error}; going on, as the host has no IPv4 address"))
     if actions.cleanup_only:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
-from iptables.netlink import PASSTHROUGH_IPV6, Family, InterfaceAddress
+from iptables.netlink import IPV4, IPV6, PASSTHROUGH_IPV6, Family, InterfaceAddress
 
 
 class Account(NamedTuple):
@@ -49,7 +49,7 @@ class Servers(NamedTuple):
 
     def of(self, family: Family) -> tuple[str, ...]:
         """Return the servers of a family."""
-        return self.v4 if family == 4 else self.v6  # noqa: PLR2004 - IPv4
+        return self.v4 if family == IPV4 else self.v6
 
 
 def families(addresses: Iterable[InterfaceAddress], *, dual_stack: bool) -> Families | None:
@@ -64,7 +64,7 @@ def families(addresses: Iterable[InterfaceAddress], *, dual_stack: bool) -> Fami
     counted = [item for item in addresses if _counts(ip_address(item.address))]
     if not counted:
         return None
-    ipv6 = [item.address for item in counted if item.family == 6]  # noqa: PLR2004 - IPv6
+    ipv6 = [item.address for item in counted if item.family == IPV6]
     is_captured = bool(ipv6) if dual_stack else counted[0].address in ipv6
     foreign = [address for address in ipv6 if address != PASSTHROUGH_IPV6]
     return Families(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
-from iptables.netlink import Family
+from iptables.netlink import IPV4, Family
 
 LONGEST_INTERFACE: Final = 15  # IFNAMSIZ, less the final zero
 MAX_PORT: Final = 65535
@@ -47,7 +47,7 @@ class Ranges(NamedTuple):
 
     def of(self, family: Family) -> tuple[str, ...]:
         """Return the blocks of a family."""
-        return self.v4 if family == 4 else self.v6  # noqa: PLR2004 - IPv4
+        return self.v4 if family == IPV4 else self.v6
 
 
 class ListReader:

@@ -7,14 +7,18 @@ Source: linux/netlink.h, linux/rtnetlink.h, linux/if_addr.h, linux/if.h.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
 Family = Literal[4, 6]
+IPV4: Final[Family] = 4
+IPV6: Final[Family] = 6
+FAMILIES: Final = (IPV4, IPV6)
 
-ADDRESS_FAMILIES: Final[dict[int, Family]] = {2: 4, 10: 6}  # AF_INET, AF_INET6
 AF_INET: Final = 2
 AF_INET6: Final = 10
+#: What the kernel calls a family.
+FAMILY_NUMBERS: Final[Mapping[Family, int]] = {IPV4: AF_INET, IPV6: AF_INET6}
 
 ERROR: Final = 2  # NLMSG_ERROR; with the number 0 it is an acknowledgement
 DONE: Final = 3  # NLMSG_DONE
@@ -190,7 +194,7 @@ def interface_addresses(
         attributes = _attributes(message.body, ADDRESS.size)
         packed = attributes.get(IFA_LOCAL) or attributes.get(IFA_ADDRESS)
         link = by_index.get(index)
-        if kind in ADDRESS_FAMILIES and packed and link:
+        if kind in FAMILY_NUMBERS.values() and packed and link:
             found.append((kind, _interface_address(link, packed, text)))
     return [item for _, item in sorted(found, key=lambda pair: (pair[0], pair[1].ifindex))]
 

@@ -14,6 +14,8 @@ from contextlib import suppress
 from ipaddress import ip_network
 from typing import Final, NamedTuple
 
+from iptables.rules import one_or_range
+
 #: Numbers of users and groups by their rule option and name.
 Names = Mapping[tuple[str, str], str]
 NO_NAMES: Final[Names] = {}
@@ -105,7 +107,7 @@ def _clause(module: str, option: str, value: str, names: Names, *, inverted: boo
     """Return a clause in its normal form, None for one that every packet meets."""
     option = SYNONYMS.get(option, option)
     if option in OWNERS:
-        value = _range("-")(names.get((option, value), value))
+        value = one_or_range(names.get((option, value), value), "-")
     elif option in VALUES:
         with suppress(ValueError):  # not a rule of ours: compared as it stands
             value = VALUES[option](value)
@@ -119,12 +121,8 @@ def _block(value: str) -> str:
     return str(ip_network(value, strict=False))
 
 
-def _range(separator: str) -> Callable[[str], str]:
-    def normal(value: str) -> str:
-        first, _, last = value.partition(separator)
-        return first if first == last else value
-
-    return normal
+def _ports(value: str) -> str:
+    return one_or_range(value, ":")
 
 
 def _mark(value: str) -> str:
@@ -136,8 +134,8 @@ VALUES: Final[Mapping[str, Callable[[str], str]]] = {
     "-s": _block,
     "-d": _block,
     "-p": lambda value: PROTOCOLS.get(value, value),
-    "--dport": _range(":"),
-    "--sport": _range(":"),
+    "--dport": _ports,
+    "--sport": _ports,
     "--mark": _mark,
     "--set-xmark": _mark,
     "--tproxy-mark": _mark,

@@ -14,8 +14,9 @@ from typing import Final
 
 from iptables.config import CaptureConfig, Inbound
 from iptables.installed import Hook, Own, Place, Saved
+from iptables.netlink import IPV4
 from iptables.normal import Clause, Form, normal_form, target
-from iptables.plan import IPV4, plan
+from iptables.plan import plan
 from iptables.record import Record
 from iptables.rules import BUILT_IN_CHAINS, Jump, Rule, Table
 

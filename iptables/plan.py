@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from iptables import dns, rules
 from iptables.config import CaptureConfig
 from iptables.lists import Ranges
-from iptables.netlink import PASSTHROUGH_IPV6, Family
+from iptables.netlink import IPV4, PASSTHROUGH_IPV6, Family
 from iptables.rules import (
     ACCEPT,
     DROP,
@@ -42,7 +42,6 @@ from iptables.rules import (
     TransparentProxy,
 )
 
-IPV4: Final[Family] = 4
 PASSTHROUGH_IPV4: Final = "127.0.0.6/32"  # where Envoy's inbound passthrough cluster binds
 OUTBOUND_MARK: Final = 1338  # the proxy's own loopback traffic in TPROXY mode
 ESTABLISHED: Final = ConnectionState(("RELATED", "ESTABLISHED"))

@@ -297,5 +297,11 @@ def render_plan(plan: Iterable[Table], *, explained: bool = False) -> str:
     return render({table.name: lines(table, explained=explained) for table in plan})
 
 
+def one_or_range(text: str, separator: str) -> str:
+    """Return a range, or its number if that is all: so iptables-save prints it and nft wants it."""
+    first, _, last = text.partition(separator)
+    return first if first == last else text
+
+
 def _not(match: Address | Port | Ports | Owner | Mark) -> str:
     return "! " if match.inverted else ""

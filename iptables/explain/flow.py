@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, Literal, NamedTuple
 
 from iptables.lists import LARGEST_ID
-from iptables.netlink import InterfaceAddress
+from iptables.netlink import IPV6, InterfaceAddress
 
 Direction = Literal["in", "out"]
 LOOPBACK: Final = "lo"
@@ -34,7 +34,7 @@ class Endpoint(NamedTuple):
     @property
     def text(self) -> str:
         """Return it as URLs have it."""
-        host = f"[{self.address}]" if self.address.version == 6 else f"{self.address}"  # noqa: PLR2004 - IPv6
+        host = f"[{self.address}]" if self.address.version == IPV6 else f"{self.address}"
         return f"{self.address}" if self.port is None else f"{host}:{self.port}"
 
 

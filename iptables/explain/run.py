@@ -12,7 +12,7 @@ from iptables.explain.chains import Chains
 from iptables.explain.flow import Flow, complete, local_addresses
 from iptables.explain.walk import explain
 from iptables.host import HostFacts
-from iptables.netlink import Family
+from iptables.netlink import IPV4, IPV6, Family
 from iptables.nft import client as nftables
 from iptables.nft import run as native
 from iptables.normal import Names
@@ -45,7 +45,7 @@ def show(
     Raises:
         CaptureError: with `live`, nothing is installed, or it cannot be read.
     """
-    family: Family = 6 if flow.source.address.version == 6 else 4  # noqa: PLR2004 - IPv6
+    family: Family = IPV6 if flow.source.address.version == IPV6 else IPV4
     if live:
         rules, found = _installed(settings.config, family, names)
     else:

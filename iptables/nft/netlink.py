@@ -9,7 +9,7 @@ Source: linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h.
 import struct
 from typing import Final
 
-from iptables.netlink import ATTRIBUTE, encode
+from iptables.netlink import attribute, encode
 
 GET_TABLE: Final = 10 << 8 | 1  # NFNL_SUBSYS_NFTABLES, NFT_MSG_GETTABLE
 FAMILY_INET: Final = 1  # NFPROTO_INET
@@ -19,7 +19,5 @@ GENERIC: Final = struct.Struct("=BBH")  # family, version, resource
 
 def get_table(name: str) -> bytes:
     """Return the request for a table of the family inet, which is not there or answered."""
-    text = name.encode() + b"\0"
-    attribute = ATTRIBUTE.pack(ATTRIBUTE.size + len(text), TABLE_NAME) + text
-    padding = bytes(-len(text) % 4)
-    return encode(GET_TABLE, 0, GENERIC.pack(FAMILY_INET, 0, 0) + attribute + padding)
+    head = GENERIC.pack(FAMILY_INET, 0, 0)
+    return encode(GET_TABLE, 0, head + attribute(TABLE_NAME, name.encode() + b"\0"))

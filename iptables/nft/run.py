@@ -17,7 +17,7 @@ from iptables.decide import Change
 from iptables.detached.process import see_through
 from iptables.errors import CaptureError, SystemRefusedError
 from iptables.log import Log
-from iptables.netlink import Family
+from iptables.netlink import FAMILIES, Family
 from iptables.nft import state
 from iptables.nft.listing import Listing, parse_listing
 from iptables.nft.refusal import refusal
@@ -28,7 +28,7 @@ from iptables.process import NOT_FOUND, Command, Result, lacks_net_admin, run_al
 from iptables.record import Record
 from iptables.refusal import cause
 from iptables.rules import Table
-from iptables.stores.client import FAMILIES, read_stores
+from iptables.stores.client import read_stores
 
 LIST: Final = Command(("nft", "-s", "-n", "list", "ruleset"))
 VERSION: Final = Command(("nft", "--version"))

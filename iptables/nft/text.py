@@ -33,6 +33,7 @@ from iptables.rules import (
     TrackInZone,
     TransparentProxy,
     Verdict,
+    one_or_range,
 )
 
 #: Every table of ours and its chains, in the order in which they are made; base chains, which the
@@ -175,7 +176,7 @@ def _transport_text(match: Protocol | Port | Ports, rule: Rule) -> str:
         case Protocol():
             return "" if _is_implied(rule) else f"meta l4proto {protocol}"
         case Port(side, ports):
-            ports = _range(ports, ":").replace(":", "-")
+            ports = one_or_range(ports, ":").replace(":", "-")
             return f"{protocol} {side[0]}port {_not(match)}{ports}"
         case Ports(items):
             return f"{protocol} dport {_not(match)}{{ {', '.join(items)} }}"
@@ -226,18 +227,12 @@ def _not(match: Address | Port | Ports | Owner | Mark) -> str:
     return "!= " if match.inverted else ""
 
 
-def _range(text: str, separator: str) -> str:
-    """Return a range; nft refuses one of a single number."""
-    first, _, last = text.partition(separator)
-    return first if first == last else text
-
-
 def _interface(name: str) -> str:
     return f'"{name[:-1]}*"' if name.endswith("+") else _word(name)
 
 
 def _owner(owner: str) -> str:
-    return _range(owner, "-") if owner[0].isdigit() else _word(owner)
+    return one_or_range(owner, "-") if owner[0].isdigit() else _word(owner)
 
 
 def _word(text: str) -> str:

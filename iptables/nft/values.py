@@ -31,6 +31,7 @@ from iptables.rules import (
     TrackInZone,
     TransparentProxy,
     Verdict,
+    one_or_range,
 )
 
 STATES: Final = {"0x1": "INVALID", "0x2": "ESTABLISHED", "0x4": "RELATED", "0x8": "NEW"}
@@ -236,18 +237,13 @@ def normal_match(match: Match, names: Names) -> Match:
         case Address(_, cidr):
             return match._replace(cidr=str(ip_network(cidr, strict=False)))
         case Port(_, ports):
-            return match._replace(ports=_range(ports, ":"))
+            return match._replace(ports=one_or_range(ports, ":"))
         case Ports(ports):
             return match._replace(ports=tuple(sorted(set(ports))))
         case Owner(kind, owner):
             number = names.get((f"--{kind}-owner", owner), owner)
-            return match._replace(owner=_range(number, "-"))
+            return match._replace(owner=one_or_range(number, "-"))
         case ConnectionState(states):
             return ConnectionState(tuple(sorted(states)))
         case _:
             return match
-
-
-def _range(text: str, separator: str) -> str:
-    first, _, last = text.partition(separator)
-    return first if first == last else text

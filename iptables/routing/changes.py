@@ -16,10 +16,9 @@ from typing import Final, NamedTuple
 from iptables.config import Actions, CaptureConfig
 from iptables.host import HostFacts
 from iptables.installed import Own
-from iptables.netlink import PASSTHROUGH_IPV6, Family
+from iptables.netlink import FAMILIES, PASSTHROUGH_IPV6, Family
 from iptables.normal import mark_of
 
-FAMILIES: Final[tuple[Family, ...]] = (4, 6)
 #: What the kernel gives the first rule of a namespace: just before table main.
 PRIORITY: Final = 32765
 

@@ -17,7 +17,15 @@ from iptables.config import WELL_KNOWN_TABLES
 from iptables.errors import SystemRefusedError
 from iptables.host import HostFacts
 from iptables.log import Log
-from iptables.netlink import ACKNOWLEDGE, CREATE, DUMP, EXCLUSIVE, LOOPBACK_INDEX, Family
+from iptables.netlink import (
+    ACKNOWLEDGE,
+    CREATE,
+    DUMP,
+    EXCLUSIVE,
+    FAMILY_NUMBERS,
+    LOOPBACK_INDEX,
+    Family,
+)
 from iptables.normal import ALL_BITS
 from iptables.record import Record
 from iptables.routing.changes import (
@@ -29,7 +37,6 @@ from iptables.routing.changes import (
     RoutingChange,
 )
 
-FAMILY_NUMBERS: Final = {4: netlink.AF_INET, 6: netlink.AF_INET6}
 #: The kernel has no IPv6, so nothing of ours is there.
 NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EOPNOTSUPP)
 ALREADY_ADDED: Final = (errno.EEXIST,)

@@ -15,7 +15,7 @@ from iptables.config import Actions, Variant
 from iptables.decide import Store
 from iptables.errors import SystemRefusedError
 from iptables.lock.client import xtables_holder
-from iptables.netlink import Family
+from iptables.netlink import FAMILIES, IPV6, Family
 from iptables.process import (
     CANNOT_RUN,
     EXHAUSTED,
@@ -28,7 +28,6 @@ from iptables.process import (
 )
 from iptables.refusal import NEEDS_RIGHTS, refusal, summary
 
-FAMILIES: Final[tuple[Family, ...]] = (4, 6)
 VARIANTS: Final[tuple[Variant, ...]] = ("legacy", "nft")
 RESOURCE_PROBLEM: Final = 4  # the tools' exit status when a lock or the kernel is busy
 LOCK_SECONDS: Final = 30
@@ -149,7 +148,7 @@ def tool(store: Store, purpose: str = "") -> str:
     """Return the name of a store's tool, such as 'ip6tables-nft-save'; libiptc has none."""
     if store.variant == "libiptc":
         return store.variant
-    base = "ip6tables" if store.family == 6 else "iptables"  # noqa: PLR2004 - IPv6
+    base = "ip6tables" if store.family == IPV6 else "iptables"
     variant = "" if store.variant == "plain" else store.variant
     return "-".join(filter(None, (base, variant, purpose)))
 

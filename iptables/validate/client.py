@@ -16,7 +16,7 @@ from iptables import client, netlink
 from iptables.config import CaptureConfig
 from iptables.errors import SystemRefusedError
 from iptables.explain.flow import Endpoint
-from iptables.netlink import Family
+from iptables.netlink import FAMILY_NUMBERS, Family
 from iptables.validate.outside import (
     ACK,
     ELSEWHERE,
@@ -43,7 +43,6 @@ WAIT_SECONDS: Final = 1.5
 PAUSE_SECONDS: Final = 0.05  # before it is asked again
 SEQUENCE: Final = 1000
 LARGEST: Final = 65536
-FAMILIES: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 #: linux/in.h and linux/in6.h: the socket may get what is for other addresses.
 TRANSPARENT: Final = {4: (socket.IPPROTO_IP, 19), 6: (socket.IPPROTO_IPV6, 75)}
 
@@ -82,7 +81,7 @@ def _outcome(probe: Probe, config: CaptureConfig, index: int) -> Outcome:
         _ask(add_address(family, index), f"giving it the address {HERE[family]}")
         _ask(add_neighbour(family, index), f"giving it the neighbour {ELSEWHERE[family]}")
         with (
-            socket.socket(FAMILIES[family], socket.SOCK_STREAM) as listener,
+            socket.socket(FAMILY_NUMBERS[family], socket.SOCK_STREAM) as listener,
             socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(TYPES[family])) as far,
         ):
             _listen(listener, family, config)

@@ -14,7 +14,17 @@ from typing import Final, NamedTuple
 
 from iptables import netlink
 from iptables.explain.flow import Endpoint
-from iptables.netlink import ACKNOWLEDGE, ADDRESS, CREATE, EXCLUSIVE, LINK, Family, attribute
+from iptables.netlink import (
+    ACKNOWLEDGE,
+    ADDRESS,
+    CREATE,
+    EXCLUSIVE,
+    FAMILY_NUMBERS,
+    IPV6,
+    LINK,
+    Family,
+    attribute,
+)
 
 NEAR, FAR = "istio-probe", "istio-outside"
 NEAR_HARDWARE, FAR_HARDWARE, NEIGHBOUR_HARDWARE = (bytes([2, 0, 0, 0, 0, n]) for n in (1, 2, 3))
@@ -84,21 +94,17 @@ def _named(name: str, flags: int = 0) -> bytes:
 def add_address(family: Family, index: int) -> bytes:
     """Return the request that gives the near end, of this number, an address."""
     packed = ip_address(HERE[family]).packed
-    head = ADDRESS.pack(_number(family), LENGTHS[family], NO_DUPLICATES, 0, index)
+    head = ADDRESS.pack(FAMILY_NUMBERS[family], LENGTHS[family], NO_DUPLICATES, 0, index)
     body = head + attribute(netlink.IFA_LOCAL, packed) + attribute(netlink.IFA_ADDRESS, packed)
     return netlink.encode(netlink.NEW_ADDRESS, ACKNOWLEDGE | CREATE | EXCLUSIVE, body)
 
 
 def add_neighbour(family: Family, index: int) -> bytes:
     """Return the request that makes ELSEWHERE known at the near end, of this number."""
-    head = NEIGHBOUR.pack(_number(family), index, PERMANENT, 0, 0)
+    head = NEIGHBOUR.pack(FAMILY_NUMBERS[family], index, PERMANENT, 0, 0)
     address = attribute(NDA_DST, ip_address(ELSEWHERE[family]).packed)
     body = head + address + attribute(NDA_LLADDR, NEIGHBOUR_HARDWARE)
     return netlink.encode(NEW_NEIGHBOUR, ACKNOWLEDGE | CREATE | EXCLUSIVE, body)
-
-
-def _number(family: Family) -> int:
-    return netlink.AF_INET if family == 4 else netlink.AF_INET6  # noqa: PLR2004 - IPv4
 
 
 def encode(segment: Segment) -> bytes:
@@ -111,7 +117,7 @@ def encode(segment: Segment) -> bytes:
     tcp = _summed(
         TCP_HEADER.pack(*ports, *numbers, length, segment.flags, WINDOW, 0, 0), TCP_SUM, pseudo
     )
-    if segment.source.address.version == 6:  # noqa: PLR2004 - IPv6
+    if segment.source.address.version == IPV6:
         header: bytes = IPV6_HEADER.pack(VERSION_6, len(tcp), TCP, HOPS, source, destination)
         return header + tcp
     size = IPV4_HEADER.size + len(tcp)
@@ -122,7 +128,7 @@ def encode(segment: Segment) -> bytes:
 def decode(packet: bytes) -> Segment | None:
     """Return the segment of an IP packet, None for another protocol or a broken packet."""
     try:
-        if packet[:1] and packet[0] >> 4 == 6:  # noqa: PLR2004 - IPv6
+        if packet[:1] and packet[0] >> 4 == IPV6:
             _, _, protocol, _, source, destination = IPV6_HEADER.unpack_from(packet)
             offset = IPV6_HEADER.size
         else:

@@ -17,7 +17,7 @@ from iptables.dns import AGENT_PORT
 from iptables.explain.chains import Chains
 from iptables.explain.flow import LOOPBACK, Endpoint, Flow, complete, local_addresses
 from iptables.explain.walk import Explanation, explain
-from iptables.netlink import PASSTHROUGH_IPV6, Family, InterfaceAddress
+from iptables.netlink import IPV4, PASSTHROUGH_IPV6, Family, InterfaceAddress
 from iptables.validate.outside import ELSEWHERE, NEAR
 
 Concern = Literal["inbound", "outbound", "DNS over TCP", "DNS over UDP", "inbound from outside"]
@@ -134,7 +134,7 @@ def plan_probes(
 
 def _counts(config: CaptureConfig, family: Family) -> bool:
     """Return whether a family need work: without an IPv4 address that of IPv4 need not."""
-    return config.families.has_ipv4 or family != 4  # noqa: PLR2004 - IPv4
+    return config.families.has_ipv4 or family != IPV4
 
 
 def _concerns(

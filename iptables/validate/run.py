@@ -15,7 +15,7 @@ from iptables.config import CaptureConfig, Settings
 from iptables.decide import Plans
 from iptables.explain.chains import planned_chains, planned_native_chains
 from iptables.log import Log
-from iptables.netlink import Family, InterfaceAddress
+from iptables.netlink import FAMILY_NUMBERS, Family, InterfaceAddress
 from iptables.normal import Names
 from iptables.plan import plan as make_plan
 from iptables.process import effective_capabilities
@@ -43,7 +43,6 @@ APPLICATION: Final = 65534  # nobody, who is no proxy
 #: The header of a DNS message without a question: nobody can take offence.
 EMPTY_QUERY: Final = bytes(12)
 KINDS: Final = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
-FAMILIES: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 #: The host cannot send there, whatever the rules.
 UNSENT: Final = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.EINVAL)
 
@@ -153,7 +152,7 @@ def _listeners(
     wanted = {(probe.family, "tcp", port) for probe in probes for port in ports}
     wanted |= {(probe.family, probe.flow.protocol, probe.port) for probe in probes}
     for family, protocol, port in sorted(wanted):
-        made = stack.enter_context(socket.socket(FAMILIES[family], KINDS[protocol]))
+        made = stack.enter_context(socket.socket(FAMILY_NUMBERS[family], KINDS[protocol]))
         try:
             made.setblocking(False)  # noqa: FBT003 - its only argument
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -247,7 +246,7 @@ class _Run:
         loop = asyncio.get_running_loop()
         flow = probe.flow
         with _as(probe.sender) if probe.sender else nullcontext():
-            client = socket.socket(FAMILIES[probe.family], KINDS[flow.protocol])
+            client = socket.socket(FAMILY_NUMBERS[probe.family], KINDS[flow.protocol])
         with client:
             client.setblocking(False)  # noqa: FBT003 - its only argument
             client.bind((str(flow.source.address), 0))
