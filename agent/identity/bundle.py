@@ -11,7 +11,8 @@ from agent.wire import LENGTH, fields, text
 
 #: ProxyConfig.ca_certificates_pem. Section 7.1.
 CA_CERTIFICATES_PEM: Final = 34
-BLOCK: Final = rb"-----BEGIN [^-]*-----.*?-----END [^-]*-----"
+#: Base64 has no hyphen: of a block without an end nothing is taken.
+BLOCK: Final = rb"-----BEGIN [^-]*-----[^-]*-----END [^-]*-----"
 
 
 def merge(*bundles: bytes) -> bytes:
@@ -19,7 +20,7 @@ def merge(*bundles: bytes) -> bytes:
 
     Texts between blocks are dropped.
     """
-    blocks = {block for bundle in bundles for block in re.findall(BLOCK, bundle, re.DOTALL)}
+    blocks = {block for bundle in bundles for block in re.findall(BLOCK, bundle)}
     return b"\n".join(sorted(blocks))
 
 

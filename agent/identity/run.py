@@ -245,6 +245,9 @@ class Identity:
 
     def _renewed(self, before: Issued | None, issued: Issued) -> None:
         """Tell of a new certificate; of its root first, so that it is trusted when used (C8)."""
+        wanted, names = f"URI:{self._settings.key.spiffe_id}", issued.leaf.names
+        if wanted not in names:  # istiod's CA goes by the token alone: the mesh may be content
+            log.warning("certificate for somebody else expected=%s found=%s", wanted, names)
         if before is None or before.roots != issued.roots:
             self._publish(WORKLOAD_ROOT)
         self._publish(WORKLOAD)

@@ -106,6 +106,24 @@ async def test_who_gives_up_does_not_end_the_attempt_for_others(tmp_path: Path) 
         assert len(ca.calls) == 1
 
 
+async def test_a_certificate_for_somebody_else_is_served_and_warned_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The CA decides who we are; but TRUST_DOMAIN, or the pod's account, is not what it knows."""
+    other = [x509.UniformResourceIdentifier("spiffe://elsewhere/ns/default/sa/hello")]
+
+    def respond(call: CsrCall) -> list[str]:
+        return [ROOT.sign(call.csr.public_key(), other), ROOT.pem]
+
+    async with issuing(tmp_path, respond) as (bench, _):
+        await bench.client.open().fetch("default")
+
+    assert (
+        f"certificate for somebody else expected=URI:{SPIFFE_ID} "
+        "found=('URI:spiffe://elsewhere/ns/default/sa/hello',)"
+    ) in caplog.text
+
+
 async def test_unknown_names_get_nothing(tmp_path: Path) -> None:
     """D-4."""
     async with issuing(tmp_path) as (bench, _):

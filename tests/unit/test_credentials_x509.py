@@ -165,6 +165,15 @@ def test_certificates_are_found_between_other_things_in_a_file() -> None:
     assert certificates(pem) == [der_of(one), der_of(two)]
 
 
+def test_a_block_without_an_end_spoils_no_other() -> None:
+    """However many there are: each byte is looked at once, or this would take days."""
+    begun = b"-----BEGIN CERTIFICATE-----\nMAA=\n" * 100_000
+
+    made = certificate()
+
+    assert certificates(begun + made.public_bytes(serialization.Encoding.PEM)) == [der_of(made)]
+
+
 def test_a_certificate_is_written_as_everybody_does() -> None:
     made = certificate()
 

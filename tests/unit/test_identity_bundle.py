@@ -21,6 +21,14 @@ def test_bundles_are_united_sorted_and_freed_from_the_rest() -> None:
     assert merge() == merge(b"nothing") == b""
 
 
+def test_a_block_without_an_end_is_left_out() -> None:
+    """However many there are: each byte is looked at once, or this would take days."""
+    begun = b"-----BEGIN CERTIFICATE-----\nMAA=\n" * 100_000
+    whole = b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----"
+
+    assert merge(begun + whole) == whole
+
+
 @pytest.mark.parametrize(
     ("elements", "chain"),
     [([], b""), (["a", "b"], b"a\nb"), (["a\n", "b\n"], b"a\nb\n"), (["", "b"], b"b")],
