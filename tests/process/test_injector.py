@@ -141,6 +141,19 @@ async def test_a_certificate_is_replaced_while_it_is_served(keys: Keys) -> None:
         assert (await server.review(make_pod()))["allowed"]
 
 
+async def test_half_of_a_new_pair_is_not_taken(keys: Keys, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = Keys(tmp_path / "other")
+    async with running(keys) as (process, port):
+        keys.certificate.write_bytes(other.certificate.read_bytes())
+        await process.until("kept the old certificate reason='.*key values mismatch")
+        await serial(port, keys.client())
+
+        keys.key.write_bytes(other.key.read_bytes())
+        await process.until("certificate loaded")
+        await serial(port, other.client())
+
+
 @pytest.mark.slow
 async def test_a_mounted_certificate_is_replaced_by_a_link(tmp_path: Path) -> None:
     """A secret's volume changes one link: `..data`. cases.md C5."""
