@@ -33,6 +33,7 @@ WAIT_SPREAD: Final = 0.1
 MIN_ELEMENTS: Final = 2
 REQUEST: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
 KEY_MARK: Final = b"PRIVATE KEY"
+BEGIN: Final = b"-----BEGIN "
 
 
 class Csr(NamedTuple):
@@ -104,11 +105,7 @@ def take_issued(csr: Csr, chain: Sequence[str], *, now: float, has_valid: bool) 
     """
     if len(chain) < MIN_ELEMENTS:
         raise SecretError("invalid empty CertChain")
-    ders = certificates(chain[0].encode())
-    try:
-        leaf = read_certificate(ders[0] if ders else b"")
-    except ValueError as error:
-        raise SecretError(f"the CA's first certificate cannot be read: {error}") from None
+    leaf = _read_all(chain[:-1])
     if leaf.public_key != csr.public_key:
         raise SecretError(
             "the CA's first certificate is not for the key it was asked for: wrong key, or a chain "
@@ -126,6 +123,19 @@ def take_issued(csr: Csr, chain: Sequence[str], *, now: float, has_valid: bool) 
     if not certificates(roots):
         raise SecretError("the last element of the CA's chain is no root certificate")
     return Issued(join_chain(chain), csr.key, roots, leaf)
+
+
+def _read_all(elements: Sequence[str]) -> Certificate:
+    """Return the leaf of a chain, all of which can be read: Envoy would refuse one that cannot."""
+    pem = join_chain(elements)
+    ders = certificates(pem)
+    if len(ders) != pem.count(BEGIN) or not ders:
+        raise SecretError("the CA's chain cannot be read: expected certificates in PEM")
+    try:
+        leaf, *_ = map(read_certificate, ders)
+    except ValueError as error:
+        raise SecretError(f"the CA's chain cannot be read: {error}") from None
+    return leaf
 
 
 def choose_root(settings: AuthoritySettings, is_file: IsFile) -> Root:

@@ -41,6 +41,10 @@ def make_csr() -> Csr:
 CSR: Final = make_csr()
 
 
+def block(content: bytes) -> str:
+    return f"-----BEGIN CERTIFICATE-----\n{content.decode()}\n-----END CERTIFICATE-----"
+
+
 def sign(csr: Csr = CSR, **how: float) -> str:
     key = x509.load_pem_x509_csr(csr.request.encode()).public_key()
     return ROOT.sign(key, NAMES, **how)
@@ -107,6 +111,8 @@ def test_a_good_answer_is_taken() -> None:
         ((), "invalid empty CertChain"),
         ((sign(),), "invalid empty CertChain"),
         (("nonsense", ROOT.pem), "cannot be read"),
+        ((sign(), "nonsense", ROOT.pem, ROOT.pem[:-9], ROOT.pem), "chain cannot be read: expected"),
+        ((sign(), block(b"MAA="), ROOT.pem), "chain cannot be read: certificate ends too early"),
         ((ROOT.pem, sign()), "wrong key, or a chain that does not begin with the leaf"),
         ((sign(make_csr()), ROOT.pem),
          "not for the key it was asked for"),
