@@ -69,7 +69,9 @@ class Certificate:
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
             raise SettingsError(
-                [f"certificate {certificate} with key {key}: {str(reason).lower()}"]
+                [
+                    f"certificate {certificate} with key {key}: {str(reason).lower().replace('_', ' ')}"
+                ]
             ) from error
         return context
 
