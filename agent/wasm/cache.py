@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from agent.wasm.reference import SCHEME, is_pinned, module_name, pinned_checksum
+from agent.wasm.reference import SCHEME, module_name, pinned_checksum
 
 try:
     # CPython's own. hashlib loads OpenSSL: 0.7 MB for every pod with a module, and 4 MB of RSS.
@@ -159,8 +159,6 @@ class Cache:
         """Take note that a want was met by a module, perhaps a new one."""
         module = self._modules.get(key, _Module(now))
         self._modules[key] = _Module(now, module.urls | {want.url})
-        if is_pinned(want.url):
-            return
         meaning = self._meanings.get(want.url)
         versions = meaning.versions if meaning else {}
         versions[want.resource] = want.version

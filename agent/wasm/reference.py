@@ -73,11 +73,6 @@ def pinned_checksum(url: str) -> str:
     return digest.removeprefix(SHA256) if digest.startswith(SHA256) else ""
 
 
-def is_pinned(url: str) -> bool:
-    """Return whether the URL always means the same image."""
-    return url.startswith(SCHEME) and "@" in url
-
-
 def shown_url(url: str) -> str:
     """Return a URL for people, without what may be secret in it: user, password and query."""
     if url.startswith(SCHEME):

@@ -5,7 +5,8 @@ Source: xds-identity-dns.md sections 3.1 to 3.4 and 3.9, deviations D-17 and D-2
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from agent.metrics import Family, Metrics
@@ -78,6 +79,7 @@ class Modules:
         self._spawn = spawn
         self._clock = asyncio.get_running_loop().time
         self._cache = Cache(settings.expiry_seconds)
+        self._holders = 0
         #: Whoever wants the same at once waits for the same.
         self._flights: dict[FetchOrder, asyncio.Task[Key | Failure]] = {}
         self._cache.restore(files.index(self._directory), self._clock())
@@ -92,6 +94,15 @@ class Modules:
         """Take note of what Envoy is told, see `Cache.use`: what is in use stays."""
         self._cache.use(keys)
         files.touch(self._directory, filter(None, keys.values()))
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Remove nothing meanwhile: what was got is about to be used."""
+        self._holders += 1
+        try:
+            yield
+        finally:
+            self._holders -= 1
 
     async def get(self, want: Want) -> Key | Failure:
         """Return a module that is on disk."""
@@ -149,7 +160,7 @@ class Modules:
         while True:
             await asyncio.sleep(self._purge_seconds)
             files.touch(self._directory, self._cache.in_use())
-            for key in self._cache.expired(self._clock()):
+            for key in () if self._holders else self._cache.expired(self._clock()):
                 if files.remove(self._directory, key, unused_seconds=self._expiry_seconds):
                     self._cache.drop(key)
                     log.info("removed unused module path=%s", self.path(key))
@@ -197,14 +208,15 @@ class Conversion:
         before, ended = self._turn, asyncio.Event()
         self._turn = ended
         try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._convert(each)) for each in packed]
-            self._metrics.observe(DURATION, (clock() - started) * 1000)
-            await before.wait()
-            resources, problems = _part(task.result() for task in tasks)
-            if problems:
-                raise ExtensionError("; ".join(problems))
-            self._take_note(removed, resources)
+            with self._modules.holding():
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(self._convert(each)) for each in packed]
+                self._metrics.observe(DURATION, (clock() - started) * 1000)
+                await before.wait()
+                resources, problems = _part(task.result() for task in tasks)
+                if problems:
+                    raise ExtensionError("; ".join(problems))
+                self._take_note(removed, resources)
             contents = [resource.content for resource in resources]
             return write_resources(raw, packed, contents, delta=delta)
         finally:
