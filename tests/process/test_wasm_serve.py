@@ -79,6 +79,23 @@ async def test_names_that_nobody_resolves_hold_up_no_other_order(tmp_path: Path)
     assert isinstance(outcome, Fetched)
 
 
+async def test_orders_end_with_whoever_gave_them(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def hang(_request: web.BaseRequest) -> web.StreamResponse:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with (
+        web_server(hang) as port,
+        asyncio.timeout(20),
+        served(tmp_path, Names({})) as (_, writer),
+    ):
+        writer.write(write_order(1, FetchOrder(f"http://127.0.0.1:{port}/a", "", 60, None)))
+        await asked.wait()
+
+
 async def test_what_a_registry_says_is_not_all_logged(tmp_path: Path) -> None:
     registry = FakeRegistry()
     registry.push("v1", OCI_MANIFEST, [("x" * 100_000, b"")])
