@@ -6,17 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from envoy.extensions.filters.http.wasm.v3.wasm_pb2 import Wasm
 
+from agent.wasm.cache import Want
 from agent.xds.discovery import Kind, Request, read_request, read_subscription, write_response
 from agent.xds.local.convert import convert
 from agent.xds.resources import CLUSTER, EXTENSION, LISTENER
-from tests.envoy.test_wasm_envoy import HTTP_RBAC, listener, status
+from tests.envoy.test_wasm_envoy import HTTP_RBAC, HTTP_WASM, listener, status
 from tests.envoy.xds_envoy import running_envoy
 from tests.fakes.control_plane import Stream, control_plane
 from tests.fakes.modules import modules
 from tests.fakes.relay_bench import bench
-from tests.fakes.wasm import ecds
+from tests.fakes.wasm import MODULE, ecds
+from tests.fakes.wasm_module import STATUS, module
+from tests.fakes.web import Pages, web_server
+from tests.waiting import until
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
@@ -94,3 +99,47 @@ async def test_envoy_can_ask_for_more_after_a_refusal(tmp_path: Path) -> None:
 
         await envoy.until(both_are_there)
         assert [await status(tmp_path, name) for name in "ab"] == [200, 200]
+
+
+def plugin(name: str, url: str) -> dict[str, Any]:
+    """Return an extension that runs a module."""
+    code = {"remote": {"http_uri": {"uri": url, "cluster": "_", "timeout": "10s"}}}
+    vm = {"runtime": "envoy.wasm.runtime.v8", "code": code}
+    config = {"name": name, "vm_config": vm, "failure_policy": "FAIL_CLOSED"}
+    return {
+        "@type": EXTENSION,
+        "name": name,
+        "typed_config": {"@type": HTTP_WASM, "config": config},
+    }
+
+
+async def test_a_module_that_envoy_refuses_leaves_the_one_before(tmp_path: Path) -> None:
+    """Its file too, which Envoy reads again with each listener that has the extension."""
+    pages = Pages({"/good": web.Response(body=module()), "/bad": web.Response(body=MODULE)})
+    (tmp_path / "cache").mkdir()
+    async with (
+        web_server(pages) as port,
+        control_plane() as control,
+        modules(tmp_path / "cache", expiry_seconds=0.001, purge_seconds=0.001) as wasm,
+        bench(tmp_path, control.address, convert={EXTENSION: wasm.convert}) as relay,
+        running_envoy(tmp_path, Kind.SOTW, relay.path) as envoy,
+    ):
+        plane = StrictPlane(await control.accept())
+        await plane.asked(CLUSTER)
+        await plane.push(CLUSTER)
+        await plane.asked(LISTENER)
+        await plane.push(LISTENER, listener(tmp_path, "a"))
+        await plane.asked(EXTENSION)
+        await plane.push(EXTENSION, plugin("a", f"http://127.0.0.1:{port}/good"))
+        assert (await plane.asked(EXTENSION))[0].error is None
+        await envoy.live()
+        assert await status(tmp_path, "a") == STATUS
+
+        await plane.push(EXTENSION, plugin("a", f"http://127.0.0.1:{port}/bad"))
+        assert "Unable to create Wasm plugin" in str((await plane.asked(EXTENSION))[0].error)
+        unused = await wasm.path(Want("x", f"http://127.0.0.1:{port}/bad?x"))
+        await until(lambda: not unused.exists())
+
+        assert await status(tmp_path, "a") == STATUS
+        kept = [path.read_bytes() for path in (tmp_path / "cache").glob("*/*.wasm")]
+        assert sorted(kept) == sorted([module(), MODULE])
