@@ -10,8 +10,8 @@ from typing import Any, Final
 from agent.errors import AgentError
 from agent.http.client import fetch
 from agent.http.message import HttpError
-from agent.identity.report import render
-from iptables.flags import GLOBAL_FLAGS, Flag, UsageError, parse_flags, render_help
+from agent.identity.report import is_document, render
+from iptables.flags import GLOBAL_FLAGS, Flag, Parsed, UsageError, parse_flags, render_help
 
 FAILED: Final = 255  # bootstrap.md 1.1: a command returned an error
 STATUS_PORT: Final = 15020
@@ -34,7 +34,7 @@ def cert(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         if flags.help:
             text = render_help("agent cert [flags]", SUMMARY, FLAGS)
         else:
-            text = _show(flags.text("output"), flags.number("debug-port"))
+            text = _show(flags)
     except (AgentError, UsageError) as error:
         sys.stderr.write(f"Error: {error}\n")
         return FAILED
@@ -42,10 +42,13 @@ def cert(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _show(output: str, port: int) -> str:
+def _show(flags: Parsed) -> str:
+    output = flags.text("output")
+    if flags.positionals:
+        raise UsageError(f"cert {' '.join(flags.positionals)}: expected flags alone")
     if output not in ("", "json"):
         raise UsageError(f"--output={output!r}: expected json, or nothing for text")
-    shown = asyncio.run(_fetch(port))
+    shown = asyncio.run(_fetch(flags.number("debug-port")))
     return json.dumps(shown, indent=2) + "\n" if output else render(shown, time.time())
 
 
@@ -68,6 +71,6 @@ async def _fetch(port: int) -> Any:  # noqa: ANN401 - JSON
         shown = json.loads(response.body)
     except ValueError:
         shown = None
-    if not isinstance(shown, dict) or "spiffe_id" not in shown:
+    if not is_document(shown):
         raise AgentError(f"{where} answers with no certificates; is it the agent's status port?")
     return shown

@@ -51,6 +51,11 @@ def document(facts: Facts) -> Document:
     }
 
 
+def is_document(shown: object) -> bool:
+    """Return whether an answer is such a document."""
+    return isinstance(shown, dict) and document(Facts("", "", "")).keys() <= shown.keys()
+
+
 @lru_cache(maxsize=8)  # a page asks every two seconds; a system's trust store takes 7 ms to read
 def _described(pem: bytes) -> list[Document]:
     found: list[Document] = []
@@ -90,7 +95,12 @@ def render(shown: Mapping[str, Any], now: float) -> str:
         lines += _section(each["name"], each["certificates"], now)
         if each["problem"]:
             lines.append(f"  problem      {each['problem']}")
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{_printable(line)}\n" for line in lines)
+
+
+def _printable(line: str) -> str:
+    """Return a line that tells a terminal nothing: a certificate's names may hold anything."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
 
 
 def _section(title: str, members: Sequence[Mapping[str, Any]], now: float) -> list[str]:
@@ -116,7 +126,10 @@ def _when(time: float, now: float) -> str:
     """Return a time and its distance, such as "2026-08-22 19:00:53 UTC (in 11h 59m)"."""
     import datetime as dt  # noqa: PLC0415 - 2 ms, for people only
 
-    text = dt.datetime.fromtimestamp(time, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    try:
+        text = dt.datetime.fromtimestamp(time, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, OSError, ValueError):  # the year 0, such as no library would write
+        text = "at no time of the calendar"
     return f"{text} ({distance(time - now)})"
 
 

@@ -85,6 +85,7 @@ def test_or_as_json() -> None:
         (("--debug-port=1",), "Error: no answer from the agent at localhost:1: "),
         (("-o", "xml"), "Error: --output='xml': expected json, or nothing for text"),
         (("--nonsense",), "Error: unknown flag"),
+        (("default",), "Error: cert default: expected flags alone"),
     ],
 )
 def test_what_does_not_work_is_one_line(words: tuple[str, ...], said: str) -> None:
@@ -103,7 +104,7 @@ def test_an_agent_without_certificates_is_said_to_be_one() -> None:
     assert "answers 404, without certificates" in done.stderr
 
 
-@pytest.mark.parametrize("shown", ["<html>", "[]", '{"status": "ok"}', ""])
+@pytest.mark.parametrize("shown", ["<html>", "[]", '{"spiffe_id": "ok"}', ""])
 @pytest.mark.parametrize("words", [(), ("-o", "json")])
 def test_somebody_else_on_the_port_is_not_the_agent(shown: str, words: tuple[str, ...]) -> None:
     with status_port(shown) as port:

@@ -72,6 +72,16 @@ def test_that_there_is_nothing_yet_is_said_with_the_reason() -> None:
     ]
 
 
+def test_what_a_certificate_says_of_itself_is_no_command_to_a_terminal() -> None:
+    shown = document(FULL)
+    shown["chain"][0] |= {"subject": "CN=\x1b[2J\n", "not_after": 1e18}
+
+    lines = render(shown, NOW).splitlines()
+
+    assert r"  subject      CN=\x1b[2J\n" in lines
+    assert any(line.startswith("  not after    at no time of the calendar (in") for line in lines)
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0, "in 0s"), (59, "in 59s"), (3600, "in 1h"), (90061, "in 1d 1h"), (-61, "1m 1s ago"),
