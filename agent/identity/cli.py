@@ -31,10 +31,7 @@ def cert(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     del environ
     try:
         flags = parse_flags(FLAGS, argv)
-        if flags.help:
-            text = render_help("agent cert [flags]", SUMMARY, FLAGS)
-        else:
-            text = _show(flags)
+        text = render_help("agent cert [flags]", SUMMARY, FLAGS) if flags.help else _show(flags)
     except (AgentError, UsageError) as error:
         sys.stderr.write(f"Error: {error}\n")
         return FAILED
