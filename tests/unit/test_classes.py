@@ -12,6 +12,7 @@ def test_a_class_is_found_by_its_type() -> None:
 
     assert made
     assert made.DESCRIPTOR.full_name == "envoy.config.cluster.v3.Cluster"
+    assert message_class("google.protobuf.Duration")
     assert message_class(CLUSTER.replace("Cluster", "Nothing")) is None
 
 
