@@ -88,12 +88,12 @@ def following(
         before: the record until now.
         config: what is installed.
         actions: what the user asked for.
-        is_changed: rules in tables of the iptables tools are changed.
+        is_changed: rules in tables of the iptables tools are changed; else they are as asked for.
         has_look_alikes: rules of others look like those of an interface.
     """
     if actions.cleanup_only:
         return None
-    if not is_changed:
+    if not is_changed and (before is None or actions.native_nftables):
         return before
     if actions.native_nftables:
         return None
@@ -104,7 +104,7 @@ def following(
         config.families.ipv6,
     )
     stays = before if before and before.has_ipv6 and not after.has_ipv6 else None
-    is_needed = after.excluded or after.virtual or has_look_alikes
+    is_needed = after.excluded or after.virtual or has_look_alikes or not is_changed
     return merged(after if is_needed else None, stays)
 
 

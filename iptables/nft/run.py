@@ -6,6 +6,7 @@ for a moment is captured.
 Source: traffic-capture.md sections 11, 17.9, 17.10 and 17.11.
 """
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -34,6 +35,7 @@ LIST: Final = Command(("nft", "-s", "-n", "list", "ruleset"))
 VERSION: Final = Command(("nft", "--version"))
 OLDEST: Final = (1, 0, 1)  # traffic-capture.md section 11.1
 NOTHING: Final = parse_listing("")
+PROC: Final = "/proc/net"
 #: Where the kernel names the legacy tables that are in use, by family.
 LEGACY_TABLES: Final = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names")
 
@@ -154,16 +156,16 @@ def of_iptables(
     Raises:
         SystemRefusedError: there are rules of ours, and no tools that would remove them.
     """
-    uses_legacy = any(map(_read_line, LEGACY_TABLES))
-    if not listing.has_iptables and not uses_legacy:
+    may_use_legacy = any(map(_read_line, LEGACY_TABLES)) or not os.access(PROC, os.F_OK)
+    if not listing.has_iptables and not may_use_legacy:
         return ()
     stores = read_stores(actions._replace(forced_variant=None, backend=""))
     usable = {store.variant for store in stores if not store.problem}
     problems = "; ".join(store.problem for store in stores if store.problem)
     if listing.has_iptables and not usable & {"nft", "plain"}:
         raise SystemRefusedError(f"iptables-nft has rules of ours, but: {problems}")
-    if uses_legacy and not usable & {"legacy", "plain", "libiptc"}:
-        log.write("warn", f"legacy iptables tables are in use, rules of ours or not: {problems}")
+    if may_use_legacy and not usable & {"legacy", "plain", "libiptc"}:
+        log.write("warn", f"legacy iptables tables may have rules of ours: {problems}")
         if not listing.has_iptables:
             return ()
     plans = {family: plan(capture, family) for family in FAMILIES}

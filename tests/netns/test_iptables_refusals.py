@@ -136,6 +136,14 @@ def test_without_proc_what_the_legacy_tools_print_is_not_taken_for_all(
     assert "Validation passed" in done.stdout
 
 
+def test_without_proc_nftables_warns_of_rules_that_may_be_left(inside: Namespace) -> None:
+    inside.run(sys.executable, "-m", "iptables", *USUAL, LEGACY)
+
+    done = inside.run(sys.executable, "-m", "iptables", *USUAL, NATIVE, wrapper=WITHOUT_PROC)
+
+    assert "legacy iptables tables may have rules of ours: iptables-legacy-save:" in done.stdout
+
+
 @pytest.mark.parametrize("files", [8, 9])
 @pytest.mark.parametrize("backend", [NFT, LEGACY, NATIVE])
 def test_without_files_left(inside: Namespace, backend: str, files: int) -> None:

@@ -87,8 +87,11 @@ def test_where_there_is_nothing_to_be_told_apart_there_is_no_record() -> None:
     assert after(CaptureConfig(), Record(("eth1",))) is None
 
 
-def test_where_no_rule_changes_it_stays() -> None:
-    assert after(CaptureConfig(), BOTH, is_changed=False) == BOTH
+def test_where_no_rule_is_changed_a_record_is_corrected_and_none_is_made() -> None:
+    """A run that was killed after its last change has left one that says too much."""
+    assert after(DUAL, BOTH, is_changed=False) == Record(("eth1",), has_ipv6=True)
+    assert after(CaptureConfig(), Record(("eth1",)), is_changed=False) == Record()
+    assert after(is_changed=False) is None
 
 
 def test_without_rules_of_the_iptables_tools_it_goes() -> None:
