@@ -57,10 +57,11 @@ async def hello_listener() -> AsyncIterator[tuple[int, asyncio.Future[ClientHell
     offered: asyncio.Future[ClientHello] = asyncio.get_running_loop().create_future()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readexactly(5)
-        record = await reader.readexactly(int.from_bytes(head[3:], "big"))
-        if not offered.done():
-            offered.set_result(parse(record))
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):  # ended meanwhile
+            head = await reader.readexactly(5)
+            record = await reader.readexactly(int.from_bytes(head[3:], "big"))
+            if not offered.done():
+                offered.set_result(parse(record))
         writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
