@@ -113,6 +113,23 @@ async def test_the_image_has_what_the_agents_has(made: Made) -> None:
     assert "version" in await made.said("envoy --version", **SANDBOXED)
 
 
+async def test_it_sees_nothing_but_its_image_and_its_volumes(made: Made) -> None:
+    """So what runs in it is the image's, not the source tree's."""
+    said = await made.said("cat /proc/self/mountinfo")
+
+    own = [line for line in said.splitlines() if " - overlay " in line]
+    lower = {
+        each for line in own for each in line.partition("lowerdir=")[2].split(",")[0].split(":")
+    }
+    assert lower == {each for _, layers in made.image.layers for each in layers}
+    others = {line.split()[4] for line in said.splitlines()} - {line.split()[4] for line in own}
+    outside = {each for each in others if not each.startswith(("/dev", "/proc", "/sys"))}
+    assert outside == {
+        *("/etc/hosts", "/etc/resolv.conf", "/etc/hostname"),
+        *(path.replace("/var/run", "/run") for path in (each["mountPath"] for each in MOUNTS)),
+    }
+
+
 async def test_every_module_of_ours_has_its_byte_code(made: Made) -> None:
     """A pod cannot make any: its root is read-only."""
     found = (
