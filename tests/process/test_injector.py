@@ -18,6 +18,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from agent.inject.webhook.files import Followed
 from tests.fakes.injection import make_pod, variable
 from tests.fakes.injector import Keys, client, make_review, running
 from tests.fakes.json_patch import apply
@@ -152,6 +153,18 @@ async def test_half_of_a_new_pair_is_not_taken(keys: Keys, tmp_path: Path) -> No
         keys.key.write_bytes(other.key.read_bytes())
         await process.until("certificate loaded")
         await serial(port, other.client())
+
+
+async def test_a_change_between_reading_and_following_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("read")
+    followed = Followed(str(path), "")
+
+    path.write_text("changed")
+
+    async with asyncio.timeout(10):
+        async for _ in followed.changes():
+            break
 
 
 @pytest.mark.slow

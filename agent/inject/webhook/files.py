@@ -68,11 +68,9 @@ class Certificate:
             context.load_cert_chain(certificate, key, password=_no_password)
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-            raise SettingsError(
-                [
-                    f"certificate {certificate} with key {key}: {str(reason).lower().replace('_', ' ')}"
-                ]
-            ) from error
+            said = str(reason).lower().replace("_", " ")
+            problem = f"certificate {certificate} with key {key}: {said}"
+            raise SettingsError([problem]) from error
         return context
 
 
@@ -110,25 +108,31 @@ def digest(paths: Iterable[str]) -> bytes:
     return found.digest()
 
 
-async def changes(paths: Iterable[str]) -> AsyncIterator[None]:
-    """Yield whenever the content of one of the files has changed."""
-    wanted = [path for path in paths if path]
-    known = digest(wanted)
-    loop = asyncio.get_running_loop()
-    event = asyncio.Event()
-    with ExitStack() as stack:
-        inotify = _inotify(stack)
-        if inotify:
-            loop.add_reader(inotify.fileno(), _drain, inotify, event)
-            stack.callback(loop.remove_reader, inotify.fileno())
-        while wanted:
+class Followed:
+    """Files whose content is followed from now on: make it before they are read."""
+
+    def __init__(self, *paths: str) -> None:
+        """Look at the files; '' is none."""
+        self._paths = [path for path in paths if path]
+        self._known = digest(self._paths)
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yield whenever the content of one of the files has changed."""
+        loop = asyncio.get_running_loop()
+        event = asyncio.Event()
+        with ExitStack() as stack:
+            inotify = _inotify(stack)
             if inotify:
-                _watch(inotify, wanted)
-            await _some_event(event)
-            current = digest(wanted)
-            if current != known:
-                known = current
-                yield
+                loop.add_reader(inotify.fileno(), _drain, inotify, event)
+                stack.callback(loop.remove_reader, inotify.fileno())
+            while self._paths:
+                if inotify:
+                    _watch(inotify, self._paths)
+                current = digest(self._paths)
+                if current != self._known:
+                    self._known = current
+                    yield
+                await _some_event(event)
 
 
 def _inotify(stack: ExitStack) -> Inotify | None:

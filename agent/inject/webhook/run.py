@@ -16,7 +16,7 @@ from agent.errors import SettingsError
 from agent.inject.cluster.client import ApiServer
 from agent.inject.cluster.run import Contents, Follower
 from agent.inject.files import Sources, load
-from agent.inject.webhook.files import Certificate, changes
+from agent.inject.webhook.files import Certificate, Followed
 from agent.inject.webhook.review import Cluster, Context, with_cluster
 from agent.inject.webhook.server import (
     listening,
@@ -96,7 +96,10 @@ async def run(settings: InjectorSettings) -> None:
     Raises:
         AgentError: a file or a port cannot be had; nothing is left running.
     """
+    sources = settings.sources
+    configured = Followed(sources.mesh, sources.values, sources.configuration)
     injector = Injector(settings)
+    certified = Followed(settings.certificate, settings.key)
     certificate = Certificate(settings.certificate, settings.key)
     ending = _Ending()
     metrics = make_metrics()
@@ -111,11 +114,16 @@ async def run(settings: InjectorSettings) -> None:
                 listening(monitoring, settings.host, settings.monitoring_port)
             )
         async with asyncio.TaskGroup() as tasks:
-            background = tasks.create_task(_background(injector, certificate, settings))
+            background = (
+                tasks.create_task(_follow_cluster(injector, settings.api_server)),
+                tasks.create_task(_on_change(injector.reload, configured)),
+                tasks.create_task(_on_change(lambda: _renew(certificate), certified)),
+            )
             log.info("listening port=%d native_sidecars=%s", port, settings.native)
             _spare_the_collector()
             await ending.first.wait()
-            background.cancel()  # before anything else: it is what says ready
+            for task in background:  # before anything else: one of them says ready
+                task.cancel()
             injector.is_ready = False
             log.info("ending drain_seconds=%g", settings.drain_seconds)
             await ending.drained(settings.drain_seconds)
@@ -129,20 +137,11 @@ def _spare_the_collector() -> None:
     gc.set_threshold(COLLECT_AFTER)
 
 
-async def _background(
-    injector: Injector, certificate: Certificate, settings: InjectorSettings
-) -> None:
-    """Follow the files and the cluster, and say when requests may come."""
-    sources = settings.sources
+async def _follow_cluster(injector: Injector, api_server: str) -> None:
+    """Follow the cluster, and say when requests may come."""
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(
-            _on_change(injector.reload, sources.mesh, sources.values, sources.configuration)
-        )
-        tasks.create_task(
-            _on_change(lambda: _renew(certificate), settings.certificate, settings.key)
-        )
-        if settings.api_server:
-            follower = Follower(ApiServer(settings.api_server), injector.know)
+        if api_server:
+            follower = Follower(ApiServer(api_server), injector.know)
             tasks.create_task(follower.run())
             await _settled(follower)
         injector.is_ready = True
@@ -157,8 +156,8 @@ async def _settled(follower: Follower) -> None:
         log.warning("the API server has not answered waited_seconds=%g", SETTLE_SECONDS)
 
 
-async def _on_change(act: Callable[[], None], *paths: str) -> None:
-    async for _ in changes(paths):
+async def _on_change(act: Callable[[], None], files: Followed) -> None:
+    async for _ in files.changes():
         act()
 
 
