@@ -43,3 +43,30 @@ async def test_the_service_describes_itself(version: str, tmp_path: Path) -> Non
         "DeltaAggregatedResources",
     ]
     assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.slow
+async def test_what_fails_once_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+    async with (
+        control_plane() as plane,
+        bench(tmp_path, plane.address) as b,
+        grpc.aio.insecure_channel(f"unix:{b.path}") as channel,
+    ):
+        with monkeypatch.context() as environ:
+            environ.setenv("PYTHONHOME", "/nowhere")  # no Python can be started
+            refused = channel.stream_stream(method, None, None)(None)
+            status = await refused.code(), await refused.details()
+        call = channel.stream_stream(method, None, None)(None)
+        await call.write(message((4, ADS)))
+        described = await call.read()
+        call.cancel()
+
+    assert status == (
+        grpc.StatusCode.UNAVAILABLE,
+        "no descriptors: the process that has them exited with 1",
+    )
+    assert isinstance(described, bytes)
+    assert last(described, 4)

@@ -32,9 +32,9 @@ class Reflection:
             answers = await self._load()
             while isinstance(request := await context.read(), bytes):
                 await context.write(answers.answer(request))
-        except (OSError, TimeoutError) as error:  # no more processes
+        except (OSError, TimeoutError) as error:  # such as no more processes
             context.set_code(grpc.StatusCode.UNAVAILABLE)
-            context.set_details(f"no descriptors: {error!r}")
+            context.set_details(f"no descriptors: {str(error) or 'no answer in time'}")
         except WireError as error:
             context.set_code(grpc.StatusCode.INVALID_ARGUMENT)
             context.set_details(f"request cannot be read: {error}")
@@ -55,8 +55,10 @@ async def _descriptors() -> bytes:
     try:
         async with asyncio.timeout(CHILD_SECONDS):
             output, _ = await child.communicate()
-            return output
     finally:
         if child.returncode is None:
             child.kill()
             await child.wait()
+    if child.returncode:
+        raise OSError(f"the process that has them exited with {child.returncode}")
+    return output
