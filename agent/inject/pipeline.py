@@ -9,7 +9,7 @@ Source: status-lifecycle.md section 11.4.
 """
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from agent.inject.annotations import STATUS_PORT, check_annotations, parse_bool
@@ -18,6 +18,7 @@ from agent.inject.api.merge import merge
 from agent.inject.api.schema import TEMPLATE
 from agent.inject.api.types import Object
 from agent.inject.configuration import Configuration
+from agent.inject.earlier import without_injected, without_variables
 from agent.inject.mesh import effective_proxy_config
 from agent.inject.order import order_containers
 from agent.inject.overrides import apply_overrides, follow_ids, named, user_definitions
@@ -30,7 +31,6 @@ from agent.inject.status import (
     CONTAINER_LISTS,
     OVERRIDES,
     STATUS,
-    Status,
     read_overrides,
     read_status,
     write_overrides,
@@ -195,7 +195,7 @@ def _template_pod(
     return TemplatePod(
         labels=labels,
         annotations=seen,
-        spec=_without_injected(spec, status, read_overrides(annotations)),
+        spec=without_injected(spec, status, read_overrides(annotations)),
         owner=request.owner,
         proxy_config=proxy_config,
         settings=settings,
@@ -205,57 +205,23 @@ def _template_pod(
     )
 
 
-def _without_injected(
-    spec: Object, status: Status | None, stored: Mapping[str, list[Object]]
-) -> Object:
-    """Return the spec as it was before an earlier injection.
-
-    The user's definition of the proxy is the last container: where it stood at first is not known
-    any more, and templates must see the same each time (D23).
-    """
-    before = dict(spec)
-    proxies: list[Object] = []
-    for group in CONTAINER_LISTS:
-        own = {item.get("name"): item for item in stored[group]}
-        found: list[Object] = []
-        for item in spec.get(group, ()):
-            definition = own.pop(item.get("name"), None)
-            if not (status and status.has(group, item.get("name"))):
-                definition = item
-            found += [definition] if definition else []
-        found += own.values()
-        before[group] = [item for item in found if item.get("name") != PROXY]
-        proxies += [item for item in found if item.get("name") == PROXY]
-    before["containers"] += proxies[:1]
-    return before
-
-
 def _merge_templates(
     request: Request, configuration: Configuration, pod: TemplatePod
 ) -> tuple[Object, Object]:
     """Return everything that the templates add, and the pod with it."""
     template: Object = {}
-    merged: Object = {"metadata": request.pod["metadata"], "spec": _unfinished(request, pod)}
+    merged: Object = {name: request.pod[name] for name in ("metadata", "spec")}
+    if STATUS in merged["metadata"].get("annotations", {}):
+        merged["spec"] = without_variables(merged["spec"], _location(request, pod))
     for name in selected_templates(pod.annotations, configuration):
-        rendered = _move_further_proxy(_render(name, configuration, pod), template, pod)
+        rendered = _render(name, configuration, pod)
+        if _has_native_proxy(template, pod):  # what a further template says of it, too (D25)
+            rendered = _with_native_proxy(rendered)
         template = merge(template, rendered, TEMPLATE)
-        if pod.native:
-            merged = _move_own_proxy(merged, template)
+        if _has_native_proxy(template, pod):
+            merged = _with_native_proxy(merged)
         merged = merge(merged, rendered, TEMPLATE)
     return template, copy.deepcopy(_with_one_proxy(merged, template, request))
-
-
-def _unfinished(request: Request, pod: TemplatePod) -> Object:
-    """Return the spec with the proxy's variables in the order that a template once gave them."""
-    spec: Object = request.pod["spec"]
-    if STATUS not in request.pod["metadata"].get("annotations", {}):
-        return spec
-    location = _location(request, pod)
-    groups = {group: spec[group] for group in CONTAINER_LISTS if group in spec}
-    return spec | {
-        group: [_without(item, location) if item.get("name") == PROXY else item for item in items]
-        for group, items in groups.items()
-    }
 
 
 def selected_templates(annotations: Mapping[str, str], configuration: Configuration) -> list[str]:
@@ -281,27 +247,20 @@ def _render(name: str, configuration: Configuration, pod: TemplatePod) -> Object
     return BUILT_IN[name](pod)
 
 
-def _move_further_proxy(rendered: Object, template: Object, pod: TemplatePod) -> Object:
-    """Return a further template with its words on the proxy where the proxy is (D25)."""
-    spec = rendered.get("spec") or {}
-    proxy = named(spec.get("containers") or [], PROXY)
+def _has_native_proxy(template: Object, pod: TemplatePod) -> bool:
     before = template.get("spec", {}).get("initContainers", [])
-    if not pod.native or proxy is None or named(before, PROXY) is None:
-        return rendered
+    return pod.native and named(before, PROXY) is not None
+
+
+def _with_native_proxy(pod: Object) -> Object:
+    """Return a pod, or a part of one, with its words on the proxy among the init containers."""
+    spec = pod.get("spec") or {}
+    proxy = named(spec.get("containers") or [], PROXY)
+    if proxy is None:
+        return pod
     others = [item for item in spec["containers"] if item is not proxy]
-    moved = {**spec, "initContainers": [*(spec.get("initContainers") or []), proxy]}
-    return {**rendered, "spec": {**moved, "containers": others}}
-
-
-def _move_own_proxy(merged: Object, template: Object) -> Object:
-    """Return the pod with its own definition of the proxy where the template has the proxy."""
-    spec = merged["spec"]
-    own = named(spec.get("containers", []), PROXY)
-    if own is None or named(template.get("spec", {}).get("initContainers", []), PROXY) is None:
-        return merged
-    containers = [item for item in spec["containers"] if item is not own]
-    before = [*spec.get("initContainers", []), own]
-    return {**merged, "spec": {**spec, "containers": containers, "initContainers": before}}
+    before = [*(spec.get("initContainers") or []), proxy]
+    return {**pod, "spec": {**spec, "containers": others, "initContainers": before}}
 
 
 def _with_one_proxy(merged: Object, template: Object, request: Request) -> Object:
@@ -335,15 +294,7 @@ def _location(request: Request, pod: TemplatePod) -> dict[str, str]:
 def _set_location(proxy: Object, variables: Mapping[str, str], *, again: bool) -> None:
     """Put the variables behind the others, but before those that an earlier injection put there."""
     last = (METRICS, PROBERS) if again else ()
-    others = _without(proxy, variables)["env"]
+    others = [item for item in proxy.get("env", ()) if item.get("name") not in variables]
     behind = [item for item in others if item.get("name") in last]
     added = [{"name": name, "value": value} for name, value in sorted(variables.items())]
     proxy["env"] = [item for item in others if item not in behind] + added + behind
-
-
-def _without(container: Object, variables: Collection[str]) -> Object:
-    environment = container.get("env", ())
-    return {
-        **container,
-        "env": [item for item in environment if item.get("name") not in variables],
-    }
