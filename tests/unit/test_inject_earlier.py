@@ -1,10 +1,12 @@
 """Source: status-lifecycle.md sections 11.4, step 3, and 14, D23."""
 
+from typing import Any
+
 from agent.inject.earlier import without_injected, without_variables
 from agent.inject.status import Status
 
 STATUS = Status({"containers": frozenset({"app", "istio-proxy"})})
-NOTHING: dict[str, list[dict[str, object]]] = {"containers": [], "initContainers": []}
+NOTHING: dict[str, list[dict[str, Any]]] = {"containers": [], "initContainers": []}
 
 
 def listed(spec: dict[str, list[dict[str, str]]], group: str = "containers") -> list[str]:
@@ -13,11 +15,11 @@ def listed(spec: dict[str, list[dict[str, str]]], group: str = "containers") -> 
 
 def test_a_pod_that_was_not_injected_keeps_its_containers() -> None:
     spec = {"containers": [{"name": "app", "image": "a"}]}
-    stored = {"containers": [{"name": "app", "image": "b"}], "initContainers": [{"name": "i"}]}
+    stored = {**NOTHING, "containers": [{"name": "app", "image": "b"}]}
 
     before = without_injected(spec, None, stored)
 
-    assert before == {"containers": spec["containers"], "initContainers": [{"name": "i"}]}
+    assert before == {"containers": spec["containers"], "initContainers": []}
 
 
 def test_what_was_added_goes_unless_the_user_had_a_definition_of_it() -> None:
