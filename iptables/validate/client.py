@@ -47,11 +47,14 @@ LARGEST: Final = 65536
 TRANSPARENT: Final = {4: (socket.IPPROTO_IP, 19), 6: (socket.IPPROTO_IPV6, 75)}
 
 
-def from_outside(probes: Sequence[Probe], config: CaptureConfig) -> Mapping[Probe, Outcome]:
+def from_outside(
+    probes: Sequence[Probe], config: CaptureConfig, *, timeout_seconds: float
+) -> Mapping[Probe, Outcome]:
     """Return what became of each probe; where none can be made, that it was not sent."""
+    patience = min(timeout_seconds, WAIT_SECONDS)
     try:
         with _link() as index:
-            return {probe: _outcome(probe, config, index) for probe in probes}
+            return {probe: _outcome(probe, config, index, patience) for probe in probes}
     except (OSError, SystemRefusedError) as error:
         return dict.fromkeys(probes, Outcome(problem=str(error), is_sent=False))
 
@@ -75,7 +78,7 @@ def _ask(request: bytes, what: str) -> None:
         raise SystemRefusedError(f"{what}: {client.reason(number)}")
 
 
-def _outcome(probe: Probe, config: CaptureConfig, index: int) -> Outcome:
+def _outcome(probe: Probe, config: CaptureConfig, index: int, patience: float) -> Outcome:
     family = probe.family
     try:
         _ask(add_address(family, index), f"giving it the address {HERE[family]}")
@@ -86,7 +89,7 @@ def _outcome(probe: Probe, config: CaptureConfig, index: int) -> Outcome:
         ):
             _listen(listener, family, config)
             far.bind((FAR, TYPES[family]))
-            return _connect(probe, listener, far)
+            return _connect(probe, listener, far, patience)
     except (OSError, SystemRefusedError) as error:
         number = error.errno if isinstance(error, OSError) else 0
         is_taken = number == errno.EADDRINUSE
@@ -105,25 +108,32 @@ def _listen(listener: socket.socket, family: Family, config: CaptureConfig) -> N
     listener.listen()
 
 
-def _connect(probe: Probe, listener: socket.socket, far: socket.socket) -> Outcome:
-    """Do a client's part of a handshake; return where it ended."""
+def _connect(probe: Probe, listener: socket.socket, far: socket.socket, patience: float) -> Outcome:
+    """Do a client's part of a handshake; return where it ended.
+
+    Args:
+        probe: what is to be proven.
+        listener: where it should end.
+        far: the far end of the link.
+        patience: seconds to wait for an answer.
+    """
     flow = probe.flow
     source = Endpoint(flow.source.address, 32768 + os.getpid() % 28000)
     syn = Segment(source, flow.destination, SYN, SEQUENCE)
     answer = None
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + patience
     while not answer and time.monotonic() < deadline:
         _send(far, syn, probe.family)
         answer = _answer(far, syn)
     if not answer:
-        return Outcome(problem=f"nothing within {WAIT_SECONDS} s", is_sent=False)
+        return Outcome(problem=f"nothing within {patience:.1f} s", is_sent=False)
     if answer.flags & RST:
         return Outcome(problem=os.strerror(errno.ECONNREFUSED).lower())
     number = (answer.sequence + 1) % 2**32
     _send(far, Segment(source, flow.destination, ACK, SEQUENCE + 1, number), probe.family)
     poll = select.poll()
     poll.register(listener, select.POLLIN)
-    if poll.poll(WAIT_SECONDS * 1000):
+    if poll.poll(patience * 1000):
         connection, peer = listener.accept()
         connection.close()
         if peer[1] == source.port:

@@ -98,7 +98,7 @@ def validate(
     if plan.outside and may_inject:
         from iptables.validate.client import from_outside  # noqa: PLC0415 - few may do it
 
-        outcomes |= from_outside(plan.outside, config)
+        outcomes |= from_outside(plan.outside, config, timeout_seconds=timeout_seconds)
     for probe, outcome in outcomes.items():
         is_unproven = not probe.sender and not outcome.is_sent
         seen = f"not proven: {outcome.text}" if is_unproven else f"seen {outcome.text}"
@@ -197,7 +197,8 @@ class _Run:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        silence = Outcome(problem=f"nothing within {loop.time() - started:.1f} s")
+        waited = min(loop.time() - started, timeout_seconds)
+        silence = Outcome(problem=f"nothing within {waited:.1f} s")
         return {probe: self.outcomes.get(probe, silence) for probe in self.probes}
 
     async def _accept(self, listener: Listener) -> None:
