@@ -81,22 +81,33 @@ class CsrChild:
         except TimeoutError:
             raise SecretError(f"no key and CSR within {CHILD_SECONDS:g} seconds") from None
         finally:
-            self.close()
+            status = self.close()
+        if not output and os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            raise SecretError(
+                f"cannot make key and CSR: the child was killed by signal {number}; it takes "
+                "20 MB, perhaps more than the container has left"
+            )
         return read_csr(output)
 
-    def close(self) -> None:
-        """End the child, and leave nothing of it."""
+    def close(self) -> int:
+        """End the child, and leave nothing of it; return its status, as far as it is known.
+
+        Who has closed its pipe has its status already: the signal that it gets here is too late.
+        """
         if self._answers < 0:
-            return
+            return 0
+        status = 0
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         with suppress(ChildProcessError):  # somebody who reaps orphans came first
-            os.waitpid(self.pid, 0)
+            _, status = os.waitpid(self.pid, 0)
         os.close(self._pidfd)
         os.close(self._answers)
         self._answers = -1
         if self._words is not None:
             os.close(self._words)
+        return status
 
     async def _read(self) -> "PrivateKey":
         """Return all that the child writes until its end."""

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import select
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -52,6 +53,14 @@ async def test_what_a_child_says_at_last_is_the_reason() -> None:
         await child.result()
 
     assert "\n" not in str(caught.value)
+
+
+async def test_a_child_that_is_killed_says_nothing_itself() -> None:
+    child = spawn(KeySettings(SPIFFE_ID, rsa_bits=4096))
+    os.kill(child.pid, signal.SIGKILL)
+
+    with pytest.raises(SecretError, match=r"killed by signal 9; it takes 20 MB, perhaps more"):
+        await child.result()
 
 
 @pytest.mark.parametrize("left", [0, 1, 2])
