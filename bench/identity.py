@@ -2,7 +2,8 @@
 
 Method, all with a control plane that is also the CA, over TLS on loopback, in another process:
 
-- child: wall and CPU time of the process that makes a key and its CSR;
+- child: wall and CPU time of the process that makes a key and its CSR for a renewal; the first one
+  is a fork of the agent, and so has some 10 ms less to do;
 - CSR to secret: a CSR is ready; from Envoy's request on the SDS socket until the secret arrives,
   so with the connection to the CA and the CA's own time in it;
 - start: in a network namespace, `agent proxy sidecar` with ADS from a control plane, whose listener
