@@ -1,6 +1,7 @@
 """Health as the control plane sees it. Source: xds-identity-dns.md sections 2.8, 9.4; R-9."""
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -21,7 +22,9 @@ from tests.fakes.control_plane import (
     Stream,
     control_plane,
 )
+from tests.fakes.health import NOT_SERVING, Health, health_server
 from tests.fakes.relay_bench import bench
+from tests.fakes.web import Pages, server_context, web_server
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -159,3 +162,30 @@ async def test_an_agent_reports_what_comes_and_goes_and_again_on_reconnect(tmp_p
         assert await next_request(stream) == refused
 
     assert stream.metadata["authorization"] == "Bearer token"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["HTTP", "HTTPS", "grpc", "exec"])
+async def test_an_agent_checks_in_each_way(way: str, tmp_path: Path) -> None:
+    """From PROXY_CONFIG to what the control plane hears."""
+    authority = Authority()
+    async with contextlib.AsyncExitStack() as stack:
+        if way == "grpc":
+            port = await stack.enter_async_context(health_server(Health({"shop": NOT_SERVING})))
+            probe: dict[str, object] = {"grpc": {"port": port, "service": "shop"}}
+            problem = "service 'shop' has status NOT_SERVING"
+        elif way == "exec":
+            probe, problem = {"exec": {"command": ["sh", "-c", "exit 7"]}}, "exit status 7"
+        else:
+            tls = server_context(tmp_path, "http/1.1") if way == "HTTPS" else None
+            port = await stack.enter_async_context(web_server(Pages(), tls=tls))
+            probe = {"httpGet": {"port": port, "scheme": way, "path": "none"}}
+            target = f"{way.lower()}://127.0.0.1:{port}/none"
+            problem = f"GET {target}: status 404, expected 200 to 399"
+        plane = await stack.enter_async_context(control_plane(pair=authority.issue(SERVER_NAME)))
+        client = await stack.enter_async_context(running_agent(tmp_path, plane, authority, probe))
+        call, stream = await begin(client, plane, Kind.DELTA)
+        await call.send(write_request(Kind.DELTA, LISTENER))
+        assert (await next_request(stream)).type_url == LISTENER
+
+        assert await next_request(stream) == health(problem)
