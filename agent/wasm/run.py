@@ -160,11 +160,15 @@ class Modules:
         while True:
             await asyncio.sleep(self._purge_seconds)
             files.touch(self._directory, self._cache.in_use())
-            for key in () if self._holders else self._cache.expired(self._clock()):
-                if files.remove(self._directory, key, unused_seconds=self._expiry_seconds):
-                    self._cache.drop(key)
-                    log.info("removed unused module path=%s", self.path(key))
-            self._show_size()
+            if not self._holders:
+                self._remove_expired()
+
+    def _remove_expired(self) -> None:
+        for key in self._cache.expired(self._clock()):
+            if files.remove(self._directory, key, unused_seconds=self._expiry_seconds):
+                self._cache.drop(key)
+                log.info("removed unused module path=%s", self.path(key))
+        self._show_size()
 
 
 class _Resource(NamedTuple):
