@@ -29,13 +29,12 @@ from iptables.process import NOT_FOUND, Command, Result, lacks_net_admin, run_al
 from iptables.record import Record
 from iptables.refusal import cause
 from iptables.rules import Table
-from iptables.stores.client import read_stores
+from iptables.stores.client import PROC_NET, read_stores
 
 LIST: Final = Command(("nft", "-s", "-n", "list", "ruleset"))
 VERSION: Final = Command(("nft", "--version"))
 OLDEST: Final = (1, 0, 1)  # traffic-capture.md section 11.1
 NOTHING: Final = parse_listing("")
-PROC: Final = "/proc/net"
 #: Where the kernel names the legacy tables that are in use, by family.
 LEGACY_TABLES: Final = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names")
 
@@ -156,7 +155,7 @@ def of_iptables(
     Raises:
         SystemRefusedError: there are rules of ours, and no tools that would remove them.
     """
-    may_use_legacy = any(map(_read_line, LEGACY_TABLES)) or not os.access(PROC, os.F_OK)
+    may_use_legacy = any(map(_read_line, LEGACY_TABLES)) or not os.access(PROC_NET, os.F_OK)
     if not listing.has_iptables and not may_use_legacy:
         return ()
     stores = read_stores(actions._replace(forced_variant=None, backend=""))

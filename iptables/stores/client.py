@@ -34,7 +34,7 @@ LOCK_SECONDS: Final = 30
 FIRST_WAITING: Final = (1, 6, 2)  # the release since which the legacy tools know --wait
 LOCKLESS: Final = "can't open lock file"
 #: Where the legacy tools see which tables there are.
-TABLE_NAMES: Final = "/proc/net"
+PROC_NET: Final = "/proc/net"
 UNTOLD: Final = "it prints the tables that /proc lists, which is not there"
 UNRUN: Final = (NOT_FOUND, CANNOT_RUN, EXHAUSTED)
 TABLE_MODULES: Final[Mapping[tuple[Variant, Family], str]] = {
@@ -116,7 +116,7 @@ def read(stores: Sequence[Store]) -> list[Store]:
 
 def _unlisted(store: Store) -> str:
     """Return why a dump that was printed is not all: the legacy tools print what /proc lists."""
-    return UNTOLD if store.variant == "legacy" and not os.access(TABLE_NAMES, os.F_OK) else ""
+    return UNTOLD if store.variant == "legacy" and not os.access(PROC_NET, os.F_OK) else ""
 
 
 def _save(store: Store) -> Command:
