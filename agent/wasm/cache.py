@@ -150,10 +150,10 @@ class Cache:
         """Return whether there is such a module."""
         return key in self._modules
 
-    def known(self, url: str) -> tuple[str, ...]:
-        """Return the checksums of the versions of a module that are there."""
+    def known(self, url: str) -> list[Key]:
+        """Return the versions of a module that are there."""
         directory = directory_of(url)
-        return tuple(key.checksum for key in self._modules if key.directory == directory)
+        return [key for key in self._modules if key.directory == directory]
 
     def take(self, want: Want, key: Key, now: float) -> None:
         """Take note that a want was met by a module, perhaps a new one."""

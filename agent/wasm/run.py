@@ -93,7 +93,8 @@ class Modules:
     def use(self, keys: Mapping[str, Key | None]) -> None:
         """Take note of what Envoy is told, see `Cache.use`: what is in use stays."""
         self._cache.use(keys)
-        files.touch(self._directory, filter(None, keys.values()))
+        for key in filter(None, keys.values()):
+            files.touch(self._directory, key)
 
     @contextmanager
     def holding(self) -> Iterator[None]:
@@ -122,7 +123,7 @@ class Modules:
 
     def _look_up(self, want: Want) -> Found | Missing:
         found = self._cache.look_up(want, self._clock())
-        if isinstance(found, Found) and not files.exists(self._directory, found.key):
+        if isinstance(found, Found) and not files.touch(self._directory, found.key):
             self._cache.drop(found.key)  # somebody else has removed it
             found = self._cache.look_up(want, self._clock())
         self._count_lookup(hit=isinstance(found, Found))
@@ -130,7 +131,9 @@ class Modules:
 
     async def _fetch(self, order: FetchOrder, want: Want) -> Key | Failure:
         if not order.checksum:
-            order = order._replace(known=self._cache.known(order.url))
+            keys = self._cache.known(order.url)
+            there = (key.checksum for key in keys if files.touch(self._directory, key))
+            order = order._replace(known=tuple(there))
         outcome = await self._fetching.ask(order, order.timeout_seconds)
         match outcome:
             case Fetched(checksum, is_new):
@@ -159,7 +162,8 @@ class Modules:
         """Remove what nothing uses any more, for ever."""
         while True:
             await asyncio.sleep(self._purge_seconds)
-            files.touch(self._directory, self._cache.in_use())
+            for key in self._cache.in_use():
+                files.touch(self._directory, key)
             if not self._holders:
                 self._remove_expired()
 

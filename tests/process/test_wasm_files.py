@@ -10,7 +10,7 @@ import pytest
 
 from agent.wasm.cache import Key
 from agent.wasm.fetch.files import store
-from agent.wasm.files import WRITING_SECONDS, exists, index, remove, touch
+from agent.wasm.files import WRITING_SECONDS, index, remove, touch
 from tests.fakes.wasm import MODULE
 
 ONE, TWO = "1" * 64, "2" * 64
@@ -31,17 +31,16 @@ def test_a_module_is_found_and_removed_with_its_directory(tmp_path: Path) -> Non
     aged(tmp_path / KEY.path, 2 * HOUR)
 
     assert index(str(tmp_path)) == [KEY]
-    assert exists(str(tmp_path), KEY)
     assert remove(str(tmp_path), KEY, unused_seconds=HOUR)
     assert list(tmp_path.iterdir()) == []
-    assert not exists(str(tmp_path), KEY)
+    assert not touch(str(tmp_path), KEY)
     assert remove(str(tmp_path), KEY, unused_seconds=HOUR)
 
 
 def test_what_another_agent_uses_stays(tmp_path: Path) -> None:
     path = aged(tmp_path / KEY.path, 2 * HOUR)
 
-    touch(str(tmp_path), [KEY, Key(TWO, ONE)])
+    assert touch(str(tmp_path), KEY)
 
     assert not remove(str(tmp_path), KEY, unused_seconds=HOUR)
     assert path.exists()

@@ -154,6 +154,20 @@ async def test_a_file_that_somebody_has_removed_is_fetched_again(tmp_path: Path)
         assert (await bench.path(want)).read_bytes() == MODULE
 
 
+async def test_an_image_that_somebody_has_removed_is_pulled_again(tmp_path: Path) -> None:
+    """Also where it is not known which version a tag means."""
+    registry = FakeRegistry()
+    registry.push_docker("v1")
+    async with web_server(registry) as port, modules(tmp_path) as bench:
+        url = f"oci://127.0.0.1:{port}/owner/image"
+        first = await bench.path(Want("a", f"{url}:v1"))
+        first.unlink()
+        again = await bench.path(Want("a", f"{url}:v1", policy=Policy.ALWAYS, version="2"))
+
+        assert again == first
+        assert again.exists()
+
+
 async def test_an_image_by_tag_and_by_digest_is_pulled_once(tmp_path: Path) -> None:
     """T-W4, R-25."""
     registry = FakeRegistry()
