@@ -94,7 +94,11 @@ class Modules:
         """Take note of what Envoy is told, see `Cache.use`: what is in use stays."""
         self._cache.use(keys)
         for key in filter(None, keys.values()):
-            files.touch(self._directory, key)
+            self.is_there(key)
+
+    def is_there(self, key: Key) -> bool:
+        """Take note that a module is used; return whether it is still on disk."""
+        return files.touch(self._directory, key)
 
     @contextmanager
     def holding(self) -> Iterator[None]:
@@ -123,7 +127,7 @@ class Modules:
 
     def _look_up(self, want: Want) -> Found | Missing:
         found = self._cache.look_up(want, self._clock())
-        if isinstance(found, Found) and not files.touch(self._directory, found.key):
+        if isinstance(found, Found) and not self.is_there(found.key):
             self._cache.drop(found.key)  # somebody else has removed it
             found = self._cache.look_up(want, self._clock())
         self._count_lookup(hit=isinstance(found, Found))
@@ -131,9 +135,8 @@ class Modules:
 
     async def _fetch(self, order: FetchOrder, want: Want) -> Key | Failure:
         if not order.checksum:
-            keys = self._cache.known(order.url)
-            there = (key.checksum for key in keys if files.touch(self._directory, key))
-            order = order._replace(known=tuple(there))
+            there = filter(self.is_there, self._cache.known(order.url))
+            order = order._replace(known=tuple(key.checksum for key in there))
         outcome = await self._fetching.ask(order, order.timeout_seconds)
         match outcome:
             case Fetched(checksum, is_new):
@@ -163,7 +166,7 @@ class Modules:
         while True:
             await asyncio.sleep(self._purge_seconds)
             for key in self._cache.in_use():
-                files.touch(self._directory, key)
+                self.is_there(key)
             if not self._holders:
                 self._remove_expired()
 
@@ -264,7 +267,8 @@ class Conversion:
         got = want if isinstance(want, Failure) else await self._modules.get(want)
         if isinstance(got, Key):
             return _Resource(local(plugin, self._modules.path(got)), "success", name, got)
-        if last := self._last.get(name):
+        last = self._last.get(name)
+        if last and last.key and self._modules.is_there(last.key):
             log.warning("extension keeps its last module name=%r reason=%r", name, got.reason)
             return last._replace(result=got.result)
         log.warning(

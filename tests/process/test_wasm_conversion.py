@@ -225,10 +225,12 @@ async def test_a_module_that_was_there_may_be_kept(tmp_path: Path, *, keep: bool
         bad = await convert("none")
         await convert("", "a")
         new = await convert("none")
+        file_of(await convert("a")).unlink()
+        lost = await convert("none")
 
     assert (bad == good) is keep
     assert keep or prefix_of(bad) == "wasm-default-deny"
-    assert prefix_of(new) == "wasm-default-deny"
+    assert prefix_of(new) == prefix_of(lost) == "wasm-default-deny"
 
 
 async def test_a_sign_of_life_changes_nothing(tmp_path: Path) -> None:
