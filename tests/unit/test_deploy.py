@@ -31,9 +31,17 @@ DOCUMENTS: list[Object] = [
 IMAGE_NAME = f"{HUB}/{IMAGE}:{TAG}"
 
 
-def the(kind: str) -> Object:
-    (found,) = [document for document in DOCUMENTS if document["kind"] == kind]
+def the(kind: str, name: str = "") -> Object:
+    (found,) = [
+        document
+        for document in DOCUMENTS
+        if document["kind"] == kind and name in ("", document["metadata"]["name"])
+    ]
     return found
+
+
+def certificate() -> Object:
+    return the("Certificate", "mesh-agent-injector")
 
 
 def pod() -> Object:
@@ -95,9 +103,17 @@ def test_every_file_that_is_named_is_mounted() -> None:
     for flag, (volume, name) in files.items():
         directory, _, found = flags.text(flag).rpartition("/")
         assert (mounts[directory], found) == (volume, name)
-    certificate = the("Certificate")
     secret = volumes["certificate"]["secret"]["secretName"]
-    assert secret == certificate["spec"]["secretName"]
+    assert secret == certificate()["spec"]["secretName"]
+
+
+def test_a_root_that_stays_signs_the_certificate() -> None:
+    issuer = the("Issuer", certificate()["spec"]["issuerRef"]["name"])
+    root = the("Certificate", "mesh-agent-injector-root")["spec"]
+
+    assert issuer["spec"] == {"ca": {"secretName": root["secretName"]}}
+    assert root["isCA"]
+    assert the("Issuer", root["issuerRef"]["name"])["spec"] == {"selfSigned": {}}
 
 
 def test_the_service_leads_to_the_pods() -> None:
@@ -106,7 +122,7 @@ def test_the_service_leads_to_the_pods() -> None:
     assert service["spec"]["selector"].items() <= pod()["metadata"]["labels"].items()
     assert {port["targetPort"] for port in service["spec"]["ports"]} == names
     assert {port["port"] for port in service["spec"]["ports"]} >= {PORT}
-    (name,) = the("Certificate")["spec"]["dnsNames"]
+    (name,) = certificate()["spec"]["dnsNames"]
     assert name == f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
 
 
@@ -161,13 +177,11 @@ def test_the_injector_has_no_rights_that_it_does_not_need() -> None:
 
 def test_the_webhook_is_what_the_command_prints() -> None:
     found = the("MutatingWebhookConfiguration")
-    certificate = the("Certificate")["metadata"]
+    named = certificate()["metadata"]
 
     injected = found["metadata"].pop("annotations")
 
-    assert injected == {
-        "cert-manager.io/inject-ca-from": f"{certificate['namespace']}/{certificate['name']}"
-    }
+    assert injected == {"cert-manager.io/inject-ca-from": f"{named['namespace']}/{named['name']}"}
     assert found == registration(Registration("mesh-agent-injector", revision="mesh-agent"))
     assert found["webhooks"][0]["clientConfig"]["service"]["path"] == PATH
 
