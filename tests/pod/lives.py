@@ -84,7 +84,7 @@ class Life:
 class Ended(NamedTuple):
     """How a pod has ended."""
 
-    seconds: float  #: from its deletion
+    seconds: float  #: from its deletion, or from when its work was done
     phase: str
     codes: dict[str, list[int]]  #: of each container, in order
     killed: list[str]  #: containers that SIGKILL ended
@@ -189,10 +189,10 @@ async def end(pod: Pod, load: Load | None = None) -> Ended:
 async def work(cluster: Cluster, case: Case) -> Life:
     """Have a job done; return what was seen."""
     life = Life(case)
-    began = time.monotonic()
     async with cluster.pod(case.workload, case.wishes) as pod:
         await pod.kubelet.ready(PATIENCE_SECONDS)
         life.scraped = await scrape(pod)
+        began = time.monotonic()
         (pod.process(case.application).root / "tmp/go").touch()
         await pod.kubelet.over()
         life.ended = (await end(pod))._replace(seconds=time.monotonic() - began)

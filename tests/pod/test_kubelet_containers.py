@@ -28,7 +28,7 @@ VOLUMES = [
     {"name": "settings", "configMap": {"name": "settings"}},
     {"name": "nested", "configMap": {"name": "none", "optional": True}},
 ]
-MOUNTS = [
+MOUNTS: list[Json] = [
     {"name": "nested", "mountPath": "/var/run/settings/nested"},
     {"name": "settings", "mountPath": "/var/run/settings"},
     {"name": "settings", "mountPath": "/etc/one", "subPath": "a", "readOnly": True},
