@@ -1,6 +1,7 @@
 """What key a workload has, and whom its certificate is for.
 
-A module of its own, and a small one: the child that makes the key imports nothing more of ours.
+A module of its own, and a small one: the agent imports it before nearly everything else, and the
+child that makes a key for a renewal imports nothing more of ours.
 
 Source: xds-identity-dns.md section 6.5.
 """
