@@ -11,7 +11,8 @@ Source: xds-identity-dns.md sections 4.7 and 5.7.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-#: Between attempts to get a certificate. Section 4.7.
+#: Between attempts to get a certificate; by the same factor and spread files are read again.
+#: Sections 4.7 and 5.4.
 FIRST_RETRY_SECONDS: Final = 0.5
 RETRY_FACTOR: Final = 1.5
 RETRY_SPREAD: Final = 0.5
@@ -89,7 +90,7 @@ def renewal_delay(lifetime: float, grace: float) -> float:
     return max(lifetime - grace * lifetime, 0.0)
 
 
-def retry_delay(failures: int, rng: Chance) -> float:
+def retry_delay(failures: int, rng: Chance, *, first: float = FIRST_RETRY_SECONDS) -> float:
     """Return the seconds before the next attempt, after so many failures in a row."""
-    grown = FIRST_RETRY_SECONDS * RETRY_FACTOR ** min(failures - 1, LAST_GROWTH)
+    grown = first * RETRY_FACTOR ** min(failures - 1, LAST_GROWTH)
     return min(grown, LONGEST_RETRY_SECONDS) * (1 + RETRY_SPREAD * (2 * rng() - 1))

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from agent.errors import SecretError
 from agent.identity.files import read_crl, read_secret
 from agent.identity.names import FileResource
+from agent.identity.rotation import retry_delay
 from agent.identity.secret import KeyPair, Roots
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 10.0
-RETRY_FACTOR: Final = 1.5
-RETRY_SPREAD: Final = 0.5
 LOOK_SECONDS: Final = 30.0
 WATCHER_FAILURES: Final = "num_file_watcher_failures_total"
 SECRET_FAILURES: Final = "num_file_secret_failures_total"  # noqa: S105 - the name of a metric
@@ -206,7 +205,7 @@ class FileSecrets:
                 watched.content = watched.read(watched.paths)
             except SecretError as error:
                 failures += 1
-                delay = self._retry_delay(failures)
+                delay = retry_delay(failures, self._rng, first=self._debounce)
                 if clock() + delay > end:
                     self._count(SECRET_FAILURES)
                     raise
@@ -237,7 +236,7 @@ class FileSecrets:
         if not watched.failures:
             watched.failing_since = now
         watched.failures += 1
-        delay = self._retry_delay(watched.failures)
+        delay = retry_delay(watched.failures, self._rng, first=self._debounce)
         if now + delay - watched.failing_since <= self._patience:
             self._due[key] = now + delay
             self._wake.set()
@@ -245,10 +244,6 @@ class FileSecrets:
             self._count(SECRET_FAILURES)
             log.warning("keeping previous content resource=%s reason=%r", watched.name, problem)
             watched.problem = problem
-
-    def _retry_delay(self, failures: int) -> float:
-        spread = 1 + RETRY_SPREAD * (2 * self._rng() - 1)
-        return self._debounce * RETRY_FACTOR ** (failures - 1) * spread
 
     def _look_at_all(self) -> None:
         """Find what changed without an event, and forget what nobody wants any more."""
