@@ -288,13 +288,17 @@ async def test_no_connection_outlives_its_stream(tmp_path: Path) -> None:
                 gc.enable()
 
 
-async def test_a_connection_is_begun_before_envoy_comes(tmp_path: Path) -> None:
-    async with (
-        control_plane() as plane,
-        link(plane.port) as between,
-        bench(tmp_path, between.address),
-    ):
-        await asyncio.wait_for(between.connected.wait(), 10)
+async def test_a_connection_is_begun_before_envoy_comes_and_ends_though_it_never_does(
+    tmp_path: Path,
+) -> None:
+    async with control_plane() as plane, link(plane.port) as between:
+        async with bench(tmp_path, between.address):
+            await asyncio.wait_for(between.connected.wait(), 10)
+        gc.disable()
+        try:
+            await asyncio.wait_for(between.disconnected.wait(), 10)
+        finally:
+            gc.enable()
 
 
 async def test_what_is_no_discovery_message_ends_the_stream(tmp_path: Path) -> None:

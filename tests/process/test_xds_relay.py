@@ -132,6 +132,21 @@ async def test_a_second_stream_replaces_the_first(kind: Kind, tmp_path: Path) ->
         assert not {ENVOY_CANCELLED, CANCELLED, ERROR} & set(b.counts)
 
 
+async def test_the_end_of_a_stream_that_was_replaced_is_nothing_to_its_successor(
+    tmp_path: Path,
+) -> None:
+    async with control_plane() as plane, bench(tmp_path, plane.address) as b, asyncio.timeout(10):
+        first = b.client.open(Kind.DELTA)
+        await plane.accept()
+        second = b.client.open(Kind.DELTA)
+        await plane.accept()
+        assert await first.status() == (grpc.StatusCode.OK, "")
+        b.client.open(Kind.DELTA)
+        await plane.accept()
+
+        assert await second.status() == (grpc.StatusCode.OK, "")
+
+
 async def test_streams_that_replace_each_other_do_not_fill_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
