@@ -31,7 +31,9 @@ NOWHERE: Final[Mapping[Family, Sequence[str]]] = {
 }
 #: Addresses that nothing from outside is sent to.
 INTERNAL: Final = (*LOCALHOST.values(), *PASSTHROUGH.values())
+OUTSIDE: Final = "inbound from outside"
 DNS_PORT: Final = 53
+DISCARD_PORT: Final = 9  # of a service that nobody has; where the usual one is excluded
 FAILED: Final = (
     "iptables validation failed; workload is not ready for Istio.\n"
     "When using Istio CNI, this can occur if a pod is scheduled before the node is ready.\n\n"
@@ -128,7 +130,11 @@ def plan_probes(
                 probes.append(found)
             else:
                 unproven.append(f"{concern}, IPv{family}")
-        outside += _from_outside(config, family, chains[family], addresses, probe_port)
+        found = _from_outside(config, family, chains[family], addresses, probe_port)
+        if found:
+            outside.append(found)
+        elif not config.inbound.ports.is_empty:
+            unproven.append(f"{OUTSIDE}, IPv{family}")
     return Plan(tuple(probes), tuple(unproven), tuple(outside))
 
 
@@ -218,22 +224,22 @@ def _from_outside(
     chains: Chains,
     addresses: Sequence[InterfaceAddress],
     probe_port: int,
-) -> Iterator[Probe]:
-    """Yield the first connection from outside that the plan gives to the inbound listener."""
+) -> Probe | None:
+    """Return the first connection from outside that the plan gives to the inbound listener."""
     own = [item for item in addresses if item.family == family and item.address not in INTERNAL]
     own.sort(key=lambda item: item.is_loopback)  # an address on `lo` serves where there is no other
     here = next((ip for item in own if not (ip := ip_address(item.address)).is_link_local), None)
     if here is None:
-        return
-    for port in (probe_port, *_first_ports(config.inbound.ports.items)):
+        return None
+    for port in (probe_port, *_first_ports(config.inbound.ports.items), DISCARD_PORT):
         flow = Flow(
             "tcp", Endpoint(ip_address(ELSEWHERE[family])), Endpoint(here, port), "in", NEAR
         )
         found = explain(flow, chains, local_addresses(addresses))
         if found.fate.port == config.listeners.inbound_port:
             rules = tuple(_rules(found))
-            yield Probe("inbound from outside", family, None, flow, found.fate.port, rules)
-            return
+            return Probe(OUTSIDE, family, None, flow, found.fate.port, rules)
+    return None
 
 
 def _obstacle(flow: Flow, addresses: Sequence[InterfaceAddress]) -> str:

@@ -171,7 +171,8 @@ def test_what_tproxy_captures_needs_another_listener() -> None:
 
 
 def test_what_comes_from_outside_is_told_by_the_plan() -> None:
-    assert planned(*ALL, "-d", "15002").outside == ()
+    (probe,) = planned(*ALL, "-d", "15002").outside
+    assert probe.flow.destination.port == 9
     (probe,) = planned("-u", "1337", "-b", "8000:8010,443").outside
     assert probe.text == ("inbound from outside, IPv4: tcp to 10.0.0.7:8000 from 203.0.113.255")
     assert probe.port == 15006
@@ -180,6 +181,13 @@ def test_what_comes_from_outside_is_told_by_the_plan() -> None:
         "nat ISTIO_INBOUND: -p tcp --dport 8000:8010 -j ISTIO_IN_REDIRECT",
         "nat ISTIO_IN_REDIRECT: -p tcp -j REDIRECT --to-ports 15006",
     )
+
+
+def test_what_the_plan_does_not_capture_from_outside_is_not_to_be_proven() -> None:
+    outside = "inbound from outside, IPv4"
+
+    assert outside in planned(*ALL, "-c", "istio+").unproven
+    assert outside not in planned("-u", "1337", "-i", "*").unproven
 
 
 def test_by_tproxy_it_comes_to_the_same_listener() -> None:
