@@ -2,12 +2,13 @@
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.http.client import HttpError, fetch
+from agent.http.client import HttpError, dial, fetch
 from agent.http.message import Reply, Request
 from agent.http.server import listening
 
@@ -78,6 +79,19 @@ async def test_a_refused_connection_a_timeout_and_a_bad_port_are_such_errors() -
         await fetch("GET", "127.0.0.1", 70000, "/", timeout_seconds=5)
     with pytest.raises(HttpError, match="expected a path from '/' on"):
         await fetch("GET", "127.0.0.1", port, "/a b", timeout_seconds=5)
+
+
+@pytest.mark.parametrize(("source", "linger"), [("127.0.0.6", (1, 1)), (None, (0, 0))])
+async def test_a_probe_lingers_as_the_kubelets_does(
+    source: str | None, linger: tuple[int, int]
+) -> None:
+    """status-lifecycle.md section 5.3."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with await dial("127.0.0.1", port, timeout_seconds=5, source=source) as sock:
+            found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
+
+    assert struct.unpack("ii", found) == linger
 
 
 async def test_only_what_was_given_is_sent_from_the_given_source() -> None:

@@ -231,12 +231,15 @@ async def test_a_tcp_probe_connects(address: str, source: str) -> None:
     with socket.create_server((address, 0), family=family) as listener:
         port = listener.getsockname()[1]
         response = await probed(TcpProbe(port), host=address, source=source)
+        connection, caller = listener.accept()
+        connection.close()
     refused = await probed(TcpProbe(port), host=address, source=source)
 
     assert [(answer.status, answer.body) for answer in (response, refused)] == [
         (200, b""),
         (500, b""),
     ]
+    assert caller[0] == source
 
 
 @pytest.mark.parametrize(

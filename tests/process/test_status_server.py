@@ -9,7 +9,9 @@ import pytest
 import zstandard
 from aiohttp import ClientSession
 
-from agent.status.settings import ScrapeSettings
+from agent.http.message import Request
+from agent.status.server import StatusServer
+from agent.status.settings import ScrapeSettings, StatusSettings
 from tests.fakes.status import Agent, content_types, status_server
 
 LOCAL_ONLY = b"Only requests from localhost are allowed\n"
@@ -42,6 +44,20 @@ async def test_control_endpoints_answer_ok_and_act(path: str, call: str, host: s
 
     assert (response.status, response.body) == (200, b"OK")
     assert calls == [call]
+
+
+async def test_the_agent_is_ended_when_its_answer_was_handed_over() -> None:
+    """D3; who calls what follows a reply is tested with the server of HTTP."""
+    agent = Agent()
+    settings = StatusSettings(0, "127.0.0.1", 1, envoy_enabled=False)
+    server = StatusServer(settings, 15020, agent.hooks(), agent.metrics)
+
+    reply = await server.handle(Request("POST", "/quitquitquit", peer="127.0.0.1"))
+
+    assert (reply.status, agent.calls) == (200, [])
+    assert reply.then
+    reply.then()
+    assert agent.calls == ["quit"]
 
 
 async def test_drain_answers_when_envoy_was_asked() -> None:

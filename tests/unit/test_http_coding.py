@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, AsyncIterator
 import pytest
 import zstandard
 
-from agent.http.coding import INFLATED_BYTES, MINIMUM_BYTES, compressed, decoded, inflated
+from agent.http.coding import INFLATED_BYTES, compressed, decoded, inflated
 from agent.http.message import Reply, Request
 
 GZIP = Request("GET", "/", (("Accept-Encoding", "gzip"),))
-LONG = b"x" * MINIMUM_BYTES
+LONG = b"x" * 1024  # status-lifecycle.md 3.3
 
 
 class Pieces:
