@@ -56,7 +56,7 @@ def parse(alias: str) -> Record | None:
 
 
 def render(record: Record | None) -> str:
-    """Return the alias that says so, '' for no record."""
+    """Return the alias that says so, '' for no record, or one that is too long for an alias."""
     if record is None:
         return ""
     words = [
@@ -66,12 +66,13 @@ def render(record: Record | None) -> str:
         TRANSPARENT if record.is_transparent else "",
         IPV6 if record.has_ipv6 else "",
     ]
-    return " ".join(filter(None, words))
+    text = " ".join(filter(None, words))
+    return text if len(text.encode()) <= LONGEST else ""
 
 
-def can_hold(alias: str, text: str) -> bool:
-    """Return whether a text may take the place of an alias: one of ours, or none."""
-    return (not alias or alias.startswith(PREFIX)) and len(text.encode()) <= LONGEST
+def is_free(alias: str) -> bool:
+    """Return whether an alias may be replaced: it is ours, or there is none."""
+    return not alias or alias.startswith(PREFIX)
 
 
 def following(

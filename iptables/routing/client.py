@@ -175,18 +175,22 @@ def noted(
 
     Where that cannot be noted, it is said: a later run then warns of rules that it leaves.
     """
-    during = record.render(record.merged(before, after))
-    if not record.can_hold(facts.loopback_alias, during):
-        log.write("warn", f"{UNNOTED}: lo has an alias already, or there are too many")
+    alias = facts.loopback_alias
+    if not record.is_free(alias):
+        if after:
+            log.write("warn", f"{UNNOTED}: lo has the alias '{alias}'")
         yield
         return
-    _note(facts.loopback_alias, during, log)
+    during, final = record.render(record.merged(before, after)), record.render(after)
+    if after and not final:
+        log.write("warn", f"{UNNOTED}: there are too many for an alias of lo")
+    _note(alias, during, log)
     try:
         yield
     except BaseException:
-        _note(during, facts.loopback_alias, log)
+        _note(during, alias, log)
         raise
-    _note(during, record.render(after), log)
+    _note(during, final, log)
 
 
 def _note(old: str, new: str, log: Log) -> None:

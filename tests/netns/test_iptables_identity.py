@@ -172,7 +172,23 @@ def test_a_record_that_cannot_be_kept_is_said_and_its_rules_are_warned_about(
     done = inside.run(sys.executable, "-c", RUN_BOTH, runs)
 
     assert alias(inside) == "the operator's"
-    assert "cannot be noted: lo has an alias already" in done.stderr
+    assert "cannot be noted: lo has the alias 'the operator's'" in done.stderr
     assert "nat PREROUTING keeps '-i eth1 -j RETURN', which others may have put" in done.stderr
     with IPRoute(netns=inside.name) as kernel:
         kernel.link("set", index=1, ifalias="")
+
+
+def test_more_interfaces_than_can_be_noted_are_not_noted_wrongly(inside: Namespace) -> None:
+    """A note of the configuration before would make rules of this one somebody else's."""
+    flush(inside)
+    many = ",".join(f"interface{number:06}" for number in range(20))
+    runs = f"-u 3 -c eth1 ; -u 3 -c {many} ; -u 3 -c {many}"
+
+    done = inside.run(sys.executable, "-c", RUN_BOTH, runs)
+    noted = alias(inside)
+    inside.run(sys.executable, "-c", RUN_BOTH, f"-u 3 -c {many} --cleanup-only")
+
+    assert "there are too many for an alias of lo" in done.stderr
+    assert "reconciliation not needed" in done.stderr
+    assert noted is None
+    assert not any(dump(inside).values())

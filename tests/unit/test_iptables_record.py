@@ -4,7 +4,7 @@ import pytest
 
 from iptables.config import Actions, CaptureConfig, Inbound
 from iptables.host import Families
-from iptables.record import Record, can_hold, following, merged, parse, render
+from iptables.record import Record, following, is_free, merged, parse, render
 
 BOTH_TABLES = Record(("eth1",), ("net1",), is_transparent=True)
 BOTH = Record(("eth1", "docker+"), ("net1",), is_transparent=True, has_ipv6=True)
@@ -45,11 +45,18 @@ def test_a_damaged_one_says_what_it_still_can() -> None:
     assert parse("istio-iptables: excluded=eth1,,") == Record(("eth1",))
 
 
-def test_only_our_own_alias_is_replaced_and_by_one_that_fits() -> None:
-    assert can_hold("", render(BOTH))
-    assert can_hold(render(BOTH), "")
-    assert not can_hold("uplink", render(BOTH))
-    assert not can_hold("", render(Record(tuple(f"interface{number}" for number in range(30)))))
+def test_only_our_own_alias_is_replaced() -> None:
+    assert is_free("")
+    assert is_free(render(BOTH))
+    assert not is_free("uplink")
+
+
+def test_what_is_too_long_for_an_alias_is_not_written() -> None:
+    def of(count: int) -> str:
+        return render(Record(tuple(f"interface{number:06}" for number in range(count))))
+
+    assert len(of(13)) <= 255
+    assert of(14) == ""
 
 
 def test_its_rules_are_those_without_a_jump() -> None:
