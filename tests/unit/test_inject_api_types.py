@@ -65,6 +65,11 @@ def test_a_word_that_is_none_is_named(word: str) -> None:
     assert repr(word) in str(caught.value)
 
 
+def test_an_entry_that_is_none_is_named() -> None:
+    with pytest.raises(ValueError, match="entry 'B c d': expected Name = field"):
+        parse_types("A = a\nB c d\n")
+
+
 def test_scalars_say_what_they_expected() -> None:
     number = parse_types("T = n:int")["T"].fields["n"]
     assert isinstance(number, Scalar)

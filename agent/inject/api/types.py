@@ -81,10 +81,13 @@ def parse_types(text: str) -> dict[str, Struct]:
         ValueError: a word is none of these.
     """
     known: dict[str, Struct] = {}
-    for name, entry in re.findall(r"^(\w+) = (.*(?:\n .*)*)", text, re.MULTILINE):
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    for entry in re.split(r"\n(?! )", "\n".join(lines)):
+        name, equals, *words = entry.split()
+        if equals != "=":
+            raise ValueError(f"entry {entry!r}: expected Name = field field ...")
         fields: dict[str, Type] = {}
         alternatives: set[str] = set()
-        words = entry.split()
         for word in (word for word in words if word != OTHERS):
             found = known[word[1:]].fields if word[0] == "+" else _field(word.lstrip("|"), known)
             fields |= found
