@@ -31,6 +31,7 @@ UNCERTAIN: Final = (
     "whose it is: if it is of an interface that was excluded or virtual before, --cleanup-only "
     "with that interface removes it too"
 )
+UNTOLD: Final = "{}: what it may have of ours is left as it is"
 INSTALL: Final = (
     ": install the package iptables, or python-iptables (mesh-agent[libiptc]), "
     "or nftables for --native-nftables"
@@ -46,6 +47,7 @@ class Store(NamedTuple):
     problem: str = ""  #: why it cannot be used
     is_absent: bool = False  #: there is no such tool
     is_unread: bool = False  #: it cannot be used now, but could at another time
+    is_untold: bool = False  #: it may have rules of ours that its tool does not print
     waits: bool = False  #: its tools take a lock, and must be told to wait for it
 
     @property
@@ -132,7 +134,7 @@ def decide(
             f"this namespace is captured by ambient mode (chain {ownership.AMBIENT_CHAIN}), "
             "whose node agent owns its rules: take it out of ambient mode first"
         )
-    notes: list[Note] = []
+    notes = [Note("warn", UNTOLD.format(store.problem)) for store in stores if store.is_untold]
     found = []
     aside: list[Holding] = []
     for family, planned in plans.items():

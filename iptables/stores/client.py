@@ -108,6 +108,7 @@ def read(stores: Sequence[Store]) -> list[Store]:
                 problem=problem,
                 is_absent=result.status == NOT_FOUND,
                 is_unread=result.status in (EXHAUSTED, -KILL),
+                is_untold=reason == UNTOLD,
                 waits=store.waits or store.variant in ("legacy", "libiptc"),
             )
         )

@@ -102,6 +102,14 @@ def test_what_to_install_is_said_where_no_tool_is_there() -> None:
         decide(PLANS, [*absent[:1], *stores(legacy=None, nft=None)[1:]], Actions(), IPV4)
 
 
+def test_what_a_tool_does_not_print_is_warned_about() -> None:
+    legacy, nft, _ = stores(legacy=None)
+
+    found = decide(PLANS, [legacy._replace(is_untold=True), nft], Actions(cleanup_only=True), IPV4)
+
+    assert texts(found) == ["no legacy: what it may have of ours is left as it is"]
+
+
 def test_where_nothing_is_ours_the_plan_is_installed() -> None:
     found = decide(PLANS, stores(), Actions(), IPV4)
 
