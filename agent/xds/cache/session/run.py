@@ -11,6 +11,7 @@ Source: xds-identity-dns.md section 2.11; cases X10 and X11.
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 from agent.xds.cache.files import Kept
@@ -89,7 +90,14 @@ class CachedSession:
         return await self._stand_in(self._kept.size, downstream)
 
     async def _load(self) -> Kept | None:
-        """Return what was kept, none if it is no configuration."""
+        """Return what was kept, none if it is no configuration.
+
+        For whom stands in Envoy's first request: a control plane that refuses connections has done
+        so before that was read.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._backend.settings.after_seconds):
+                await self._tap.asked.wait()
         kept = await self._recorder.load()
         return kept if kept and kept.snapshot.resources.keys() >= VITAL else None
 

@@ -37,6 +37,7 @@ class Tap:
             answered: told of each response of the control plane.
         """
         self.settled = asyncio.Event()
+        self.asked = asyncio.Event()  #: Envoy has said who it is, or has left
         self._kind = kind
         self._downstream = downstream
         self._recorder = recorder
@@ -52,8 +53,10 @@ class Tap:
         while (raw := await self._downstream.read()) is not None:
             self._note(raw)
             self._take(raw)
+            self.asked.set()
         self._take(None)
         self._settle()
+        self.asked.set()
 
     def recorded(self) -> Downstream:
         """Return the end for the control plane."""
