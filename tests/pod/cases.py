@@ -39,9 +39,7 @@ DISTINCT: Final = (
     "hello",
     "hello-cni",
     "hello-probes",
-    "hello-tproxy",
     "job",
-    "native-sidecar",
     "traffic-annotations",
 )
 #: Manifests of the reference that are also injected by us, native or not. (A hook after an

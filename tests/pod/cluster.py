@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from agent.demo.observe import Reply, parse_reply
 from tests.fakes.ca import Root
-from tests.pod import image
+from tests.pod import cgroups, image
 from tests.pod.cluster_dns import ClusterDns, cluster_dns
 from tests.pod.containers import Process, make_volumes
 from tests.pod.containers import Runtime as PodRuntime
@@ -27,6 +27,7 @@ from tests.pod.mesh import Mesh, Service
 from tests.pod.node import ADDRESSES, NAME, RESOURCES, Node
 from tests.pod.objects import Container, Workload, application_ports, parse_security
 from tests.pod.volumes import Sources
+from tests.waiting import until
 
 ISTIOD: Final = "istiod.istio-system.svc"
 #: The manifests of the reference: an istiod of another name.
@@ -163,6 +164,7 @@ class Cluster:
             finally:
                 self._pods.remove(made)
                 self._push()
+                await remove_groups(placed.uid)
 
     def _image(self, workload: Workload, container: Container, wishes: Wishes) -> Image:
         if container.name in SIDECAR:
@@ -188,6 +190,13 @@ class Cluster:
         )
         process = await runtime.start(plugin, 0)
         assert await process.wait() == 0, process.log.read_text()
+
+
+async def remove_groups(name: str) -> None:
+    """Remove a pod's control groups, which the kernel keeps until nobody is in them."""
+    for group in cgroups.of_name(name):
+        await until(lambda: not (group / "cgroup.procs").read_text())  # noqa: B023 - called at once
+        group.rmdir()
 
 
 def cni_arguments(annotations: Mapping[str, str]) -> tuple[str, ...]:

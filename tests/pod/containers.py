@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.pod import environment
+from tests.pod import cgroups, environment
 from tests.pod.environment import Placed
 from tests.pod.image import Image
 from tests.pod.kubelet import StartError
@@ -147,6 +147,9 @@ class Runtime(NamedTuple):
             "scratch": str(scratch),
             "layers": image.layers,
             "mounts": [*self._own_files(), *self._mounts(container), *_read_only(image.binds)],
+            "groups_of_limits": cgroups.make(
+                f"{self.placed.uid}.{container.name}.{attempt}", container.resources
+            ),
             "read_only": security.read_only_root,
             "hostname": self.placed.name,
             "directory": container.directory or "/",

@@ -68,12 +68,13 @@ def run(spec: dict[str, Any], report: int) -> int:
     """Run a container until it ends; return its exit code."""
     os.set_inheritable(report, False)  # noqa: FBT003 - positional only
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    groups = open_groups(spec)
     enter(spec["network"], "net")
     call("unshare", CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWPID)
     failed, says = os.pipe()  # closed by execve
     child = os.fork()
     if child == 0:
-        start(says, lambda: make_root(spec), spec)
+        start(says, lambda: make_root(spec), groups, spec)
     os.close(says)
     with os.fdopen(failed) as reader:
         why = reader.read()
@@ -85,11 +86,12 @@ def run(spec: dict[str, Any], report: int) -> int:
 def execute(spec: dict[str, Any], pid: int) -> int:
     """Run a program in a container; return its exit code. SIGTERM kills it."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    groups = open_groups(spec)
     for kind in ("net", "uts", "pid", "mnt"):  # the last one hides /proc
         enter(pid, kind)
     child = os.fork()
     if child == 0:
-        start(2, lambda: None, spec)
+        start(2, lambda: None, groups, spec)
     # reaped by us, it holds up nobody: a container is gone when all of its processes are
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
     return wait(child)
@@ -100,9 +102,19 @@ def wait(child: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def start(says: int, prepare: Callable[[], None], spec: dict[str, Any]) -> NoReturn:
+def open_groups(spec: dict[str, Any]) -> list[int]:
+    """Return what a process joins the container's control groups by."""
+    groups = spec["groups_of_limits"].values()
+    return [os.open(f"{each}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for each in groups]
+
+
+def start(
+    says: int, prepare: Callable[[], None], groups: list[int], spec: dict[str, Any]
+) -> NoReturn:
     """Become the container's program; what is in the way is written to `says`."""
     try:
+        for group in groups:
+            os.write(group, b"0")
         prepare()
         os.chdir(spec["directory"])
         become(spec)
@@ -133,6 +145,7 @@ def make_root(spec: dict[str, Any]) -> None:
     for name in READ_ONLY:
         bind(f"{root}/proc/{name}", f"{root}/proc/{name}", read_only=True)
     mount("sysfs", f"{root}/sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    show_groups(f"{root}/sys/fs/cgroup", spec)
     sources = [os.open(source, os.O_PATH | os.O_CLOEXEC) for source, _, _ in spec["mounts"]]
     outside = os.open("/", os.O_DIRECTORY | os.O_CLOEXEC)
     os.chdir(root)
@@ -148,6 +161,15 @@ def make_root(spec: dict[str, Any]) -> None:
         for target, _ in reversed(spec["layers"]):
             mount("", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
     call("sethostname", spec["hostname"], len(spec["hostname"]))
+
+
+def show_groups(folder: str, spec: dict[str, Any]) -> None:
+    """Show a container its own control groups where it expects those of the machine."""
+    if spec["groups_of_limits"]:
+        mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0755")
+    for controller, group in spec["groups_of_limits"].items():
+        Path(folder, controller).mkdir()
+        bind(group, f"{folder}/{controller}", read_only=True)
 
 
 def make_devices(folder: str) -> None:

@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from tests.pod.cgroups import own_groups, settings
 from tests.pod.environment import (
     Placed,
     command,
@@ -217,6 +218,21 @@ def test_a_quantity_has_a_unit(text: str, value: str) -> None:
 )
 def test_references_are_expanded_once(text: str, expanded: str) -> None:
     assert expand(text, {"A": "1"}) == expanded
+
+
+def test_limits_are_the_kernels_control_groups() -> None:
+    limits = {"cpu": "1500m", "memory": "64Mi"}
+
+    assert settings({"limits": limits}) == {
+        "memory": {"memory.limit_in_bytes": str(64 << 20)},
+        "cpu": {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000"},
+    }
+    assert settings({"requests": limits}) == {}
+    assert own_groups("4:memory:/a\n2:cpu,cpuacct:/\n0::/b\n") == {
+        "memory": "/sys/fs/cgroup/memory/a",
+        "cpu": "/sys/fs/cgroup/cpu",
+        "cpuacct": "/sys/fs/cgroup/cpuacct",
+    }
 
 
 def test_the_downward_api_quotes_values(workload: Workload) -> None:

@@ -13,8 +13,9 @@ import pytest
 from cryptography import x509
 
 from tests.fakes.ca import Root
+from tests.pod import cgroups
 from tests.pod.cases import own
-from tests.pod.cluster import Cluster, Pod, Wishes, cluster
+from tests.pod.cluster import PYTHON, Cluster, Pod, Wishes, cluster
 from tests.pod.containers import Process, write_files
 from tests.pod.kubelet import Kubelet
 from tests.pod.lives import PEER, answered
@@ -28,8 +29,13 @@ pytestmark = [pytest.mark.root, pytest.mark.envoy, pytest.mark.slow]
 
 WEBS = {
     name: Service(name, f"10.96.1.{number}", 80, 80)
-    for number, name in enumerate(("agent-killed", "envoy-killed", "foreign-user"), 1)
+    for number, name in enumerate(
+        ("agent-killed", "envoy-killed", "foreign-user", "little-memory"), 1
+    )
 }
+DIED = "Envoy died"
+#: Enough for an agent and an Envoy, and little to fill up.
+LITTLE_MEGABYTES = 256
 #: Of OpenShift, which gives every namespace users of its own; no image knows them.
 FOREIGN_USER = 1000660000
 #: Until a sidecar has started, from the beginning of its container, on a machine with time.
@@ -69,6 +75,11 @@ def children(pid: int) -> dict[str, int]:
     return {Path(f"/proc/{each}/comm").read_text().strip(): int(each) for each in found}
 
 
+def kill_first(pid: int) -> None:
+    """Have the kernel choose a process, when there is too little memory."""
+    Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
+
+
 async def comes_back(place: Place, service: str, pid: Callable[[Process], int]) -> Pod:
     """Return a pod whose sidecar came back after a process of it was killed."""
     wishes = Wishes(services=(service,))
@@ -94,6 +105,28 @@ async def its_envoy_is_killed(place: Place) -> None:
     pod = await comes_back(place, "envoy-killed", lambda pod: children(pod.pid)["envoy"])
 
     assert "killed by signal 9" in pod.log("istio-proxy")
+
+
+async def its_envoy_is_killed_for_want_of_memory(place: Place) -> None:
+    """By the kernel, at the container's limit; the agent says so."""
+    workload = place.workloads["hold"]
+    proxy = workload.container("istio-proxy")
+    limits = {**proxy.resources["limits"], "memory": f"{LITTLE_MEGABYTES}Mi"}
+    workload = changed(workload, proxy._replace(resources={"limits": limits}))
+    async with place.found.pod(workload, Wishes(services=("little-memory",))) as pod:
+        await pod.kubelet.ready()
+        if not any(cgroups.of_name(pod.placed.uid)):
+            pytest.skip("memory cannot be limited here")
+        process = pod.process("istio-proxy")
+        kill_first(children(process.pid)["envoy"])
+        hog = f"bytearray(b'x') * ({LITTLE_MEGABYTES} << 20)"
+        assert (await process.run([PYTHON, "-c", hog]))[0] != 0
+        await pod.kubelet.until(lambda: pod.kubelet.statuses["istio-proxy"].restarts == 1)
+        await pod.kubelet.ready()
+        await place.serves_and_calls(pod)
+
+    assert pod.kubelet.statuses["istio-proxy"].codes == [128 + signal.SIGKILL]
+    assert "memory" in next(line for line in pod.log("istio-proxy").splitlines() if DIED in line)
 
 
 async def it_is_deleted_as_its_sidecar_starts(place: Place) -> None:
@@ -275,6 +308,7 @@ TROUBLES: dict[str, Callable[[Place], Awaitable[None]]] = {
     for each in (
         its_agent_is_killed,
         its_envoy_is_killed,
+        its_envoy_is_killed_for_want_of_memory,
         it_is_deleted_as_its_sidecar_starts,
         a_client_is_revoked_while_it_runs,
         its_control_plane_comes_late,
