@@ -3,35 +3,28 @@
 Source: status-lifecycle.md sections 5.3 to 5.6.
 """
 
-import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple, assert_never
+from contextlib import aclosing
+from typing import NamedTuple, assert_never
 
-from agent.http.client import HttpError, Incoming, dial, stream
+from agent.http.client import HttpError, Incoming, dial
 from agent.http.coding import decoded
-from agent.http.message import Headers, Request, first_value
+from agent.http.message import Request, first_value
 from agent.status.outcomes import Outcome, failure_reason, outcome_after
 from agent.status.pace import Pace
 from agent.status.probes import GrpcProbe, HttpProbe, Probe, TcpProbe
+from agent.status.redirects.client import EITHER, get
 from agent.status.relay import (
     BODY_BYTES,
-    MAX_REQUESTS,
     Url,
     adds_gzip,
-    next_hop,
     probe_headers,
-    referer,
     relayed_status,
     request_target,
     rewrite_host,
 )
 from agent.status.settings import ProbeSettings
-
-if TYPE_CHECKING:
-    import ssl
 
 log = logging.getLogger(__name__)
 
@@ -131,61 +124,9 @@ class Prober:
             headers=probe_headers(request.headers),
             timeout_seconds=probe.timeout_seconds,
             source=self._settings.source,
-            offers_alpn=self._settings.offers_alpn,
+            protocols=EITHER if self._settings.offers_alpn else (),
         ) as incoming:
             return await _result(incoming, inflates=adds_gzip(request.headers))
-
-
-@asynccontextmanager
-async def get(
-    url: Url,
-    *,
-    host: str,
-    headers: Headers,
-    timeout_seconds: float | None,
-    source: str,
-    offers_alpn: bool,
-) -> AsyncIterator[Incoming]:
-    """Yield the final answer; redirects are followed as the kubelet does.
-
-    Args:
-        url: what is asked for first.
-        host: sent in place of the URL's own; empty for the latter.
-        headers: all others.
-        timeout_seconds: for all of it; None for no limit.
-        source: address to connect from.
-        offers_alpn: whether TLS negotiates the version of HTTP.
-
-    Raises:
-        HttpError: there is none.
-        ValueError: a redirect cannot be followed.
-    """
-    loop = asyncio.get_running_loop()
-    end = loop.time() + timeout_seconds if timeout_seconds else None
-    sent_host, came_from = host or url.authority, ""
-    for _ in range(MAX_REQUESTS):
-        sent = (("Host", sent_host), *headers)
-        if came_from and not first_value(headers, "referer"):
-            sent += (("Referer", came_from),)
-        async with stream(
-            "GET",
-            url.host,
-            url.port,
-            url.target,
-            headers=sent,
-            timeout_seconds=max(end - loop.time(), 0.0) if end else None,
-            source=source,
-            tls=_tls(offers_alpn=offers_alpn) if url.scheme == "https" else None,
-        ) as incoming:
-            location = first_value(incoming.headers, "location")
-            hop = next_hop(url, incoming.status, location)
-            if hop is None:
-                yield incoming
-                return
-        came_from = referer(url, hop.url)
-        url = hop.url
-        sent_host = host if host and hop.is_relative else url.authority
-    raise HttpError(str(url), f"stopped after {MAX_REQUESTS} requests")
 
 
 async def _result(incoming: Incoming, *, inflates: bool) -> ProbeResult:
@@ -204,9 +145,3 @@ async def _result(incoming: Incoming, *, inflates: bool) -> ProbeResult:
     except (HttpError, ValueError) as error:
         log.debug("! answer of a probe is cut off: %s", error)
     return ProbeResult(status, body[:BODY_BYTES])
-
-
-def _tls(*, offers_alpn: bool) -> "ssl.SSLContext":
-    from agent.http.tls.client import trusting_context  # noqa: PLC0415 - few pods need it
-
-    return trusting_context(*(("h2", "http/1.1") if offers_alpn else ()))

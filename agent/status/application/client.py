@@ -15,7 +15,7 @@ from agent.status.application.settings import (
     HttpCheck,
     TcpCheck,
 )
-from agent.status.client import get
+from agent.status.redirects.client import EITHER, get
 from agent.status.relay import NOT_FORWARDED, Url, request_target
 
 USER_AGENT: Final = "istio-probe/1.0"
@@ -60,7 +60,7 @@ async def _http(check: HttpCheck, settings: HealthSettings) -> str | None:
         headers=_headers(check.headers),
         timeout_seconds=settings.timeout_seconds,
         source=settings.source,
-        offers_alpn=settings.offers_alpn,
+        protocols=EITHER if settings.offers_alpn else (),
     ) as incoming:
         if incoming.status in HEALTHY:
             return None

@@ -7,18 +7,16 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from agent.http.client import HttpError, Incoming, stream
+from agent.http.client import HttpError, Incoming
 from agent.http.coding import decoded
 from agent.http.message import Headers, Request, first_value
 from agent.status.exposition import Format, is_openmetrics, negotiate, response_format
 from agent.status.merge.admission import Budget, Held
-from agent.status.relay import MAX_REQUESTS, Url, next_hop
+from agent.status.redirects.client import get
+from agent.status.relay import Url
 from agent.status.scrape import Target
-
-if TYPE_CHECKING:
-    import ssl
 
 OK: Final = 200
 #: Of a page that is collected.
@@ -81,47 +79,16 @@ async def open_page(
         ValueError: a redirect cannot be followed.
     """
     url = Url("https" if target.is_tls else "http", "localhost", target.port, target.path)
+    page = get(url, headers=headers, timeout_seconds=limits.end, protocols=("http/1.1",))
     try:
-        async with asyncio.timeout(limits.answer):
-            return await _follow(stack, url, headers, limits)
+        async with asyncio.timeout(limits.answer), AsyncExitStack() as attempt:
+            incoming = await attempt.enter_async_context(page)
+            if incoming.status != OK:
+                raise incoming.error(f"status {incoming.status}, expected 200")
+            stack.push_async_exit(attempt.pop_all())
+            return incoming
     except TimeoutError:
         raise HttpError(str(url), f"no answer after {limits.answer:g} s") from None
-
-
-async def _follow(
-    stack: AsyncExitStack, url: Url, headers: Headers, limits: TimeLimits
-) -> Incoming:
-    loop = asyncio.get_running_loop()
-    end = None if limits.end is None else loop.time() + limits.end
-    for _ in range(MAX_REQUESTS):
-        async with AsyncExitStack() as attempt:
-            incoming = await attempt.enter_async_context(
-                stream(
-                    "GET",
-                    url.host,
-                    url.port,
-                    url.target,
-                    headers=headers,
-                    timeout_seconds=None if end is None else max(end - loop.time(), 0.0),
-                    tls=_tls() if url.scheme == "https" else None,
-                )
-            )
-            if incoming.status == OK:
-                stack.push_async_exit(attempt.pop_all())
-                return incoming
-            location = first_value(incoming.headers, "location")
-            hop = next_hop(url, incoming.status, location)
-            if hop is None:
-                raise incoming.error(f"status {incoming.status}, expected 200")
-        url = hop.url
-    raise HttpError(str(url), f"stopped after {MAX_REQUESTS} requests")
-
-
-def _tls() -> "ssl.SSLContext":
-    """Return the context of pages over HTTPS, which are the pod's own: any certificate will do."""
-    from agent.http.tls.client import trusting_context  # noqa: PLC0415 - few pods need it
-
-    return trusting_context("http/1.1")
 
 
 async def collect(

@@ -1,0 +1,1 @@
+"""How the pod is asked by HTTP: redirects are followed as the kubelet follows them."""
