@@ -120,7 +120,7 @@ for argv in sys.argv[1].split(" ; "):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @hypothesis_settings(
-    max_examples=3,
+    max_examples=5,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
