@@ -21,5 +21,5 @@ def tar(*files: tuple[str, bytes | None], form: int = tarfile.DEFAULT_FORMAT) ->
 
 
 def tar_gz(*files: tuple[str, bytes | None]) -> bytes:
-    """Return a layer of an image."""
-    return gzip.compress(tar(*files))
+    """Return a layer of an image, the same for the same files at any time."""
+    return gzip.compress(tar(*files), mtime=0)
