@@ -26,6 +26,8 @@ STALE: Final = "STALE"
 ERROR_CHARACTERS: Final = 4096
 #: Pushes of a type that may wait for an answer; the oldest is forgotten.
 WAITING: Final = 64
+#: Far more than there are; a control plane may push what nobody asks for.
+TYPES: Final = 256
 
 
 class Push(NamedTuple):
@@ -130,7 +132,9 @@ class SyncTable:
     def _of(self, type_url: str) -> TypeState:
         state = self.types.get(type_url)
         if state is None:
-            state = self.types[type_url] = TypeState()
+            state = TypeState()
+            if len(self.types) < TYPES:
+                self.types[type_url] = state
         return state
 
 

@@ -9,6 +9,7 @@ from agent.xds.sync import (
     NOT_SENT,
     STALE,
     SYNCED,
+    TYPES,
     WAITING,
     Answer,
     Expired,
@@ -182,3 +183,12 @@ def test_what_is_kept_has_a_bound() -> None:
     assert table.unanswered()[0].nonce == "1"
     said = answer(table, request(str(WAITING), error="x" * 10_000), 0)
     assert said.error == "x" * ERROR_CHARACTERS
+
+
+def test_types_without_end_are_counted_and_not_all_kept() -> None:
+    table = SyncTable()
+    for number in range(TYPES + 10):
+        table.responded(response("1", f"envoy.T{number}"), 10, 0.0)
+
+    assert len(table.types) == TYPES
+    assert table.responses == TYPES + 10
