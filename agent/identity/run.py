@@ -325,4 +325,4 @@ def _must_keep(settings: IdentitySettings, mode: Mode) -> bool:
     if mode.files_only:
         return False
     warm = mode.has_authority and settings.warm_up
-    return warm or settings.output is not None or not settings.envoy_enabled
+    return warm or settings.output is not None

@@ -191,6 +191,23 @@ async def test_files_appear_though_nobody_asks(tmp_path: Path) -> None:
     assert modes == {"cert-chain.pem": 0o644, "key.pem": 0o640, "root-cert.pem": 0o644}
 
 
+async def test_mounted_certificates_are_written_for_others_too(tmp_path: Path) -> None:
+    """Section 5.8: also though nobody asks, and again when they are replaced."""
+    out = tmp_path / "out"
+    out.mkdir()
+    chosen = mode(tmp_path, has_authority=False)
+    pairs = [ROOT.pair(SPIFFE_ID) for _ in range(2)]
+    write_files(tmp_path / "certs", pairs[0], ROOT.pem)
+    async with running(tmp_path, chosen=chosen, output=OutputSettings(str(out))) as (_, ca):
+        for pair in pairs:
+            write_files(tmp_path / "certs", pair)
+            await until(lambda pair=pair: files(out).get("cert-chain.pem") == pair.certificate)  # type: ignore[misc]  # mypy#15459
+            assert files(out)["key.pem"] == pair.key
+
+    assert list(files(out)) == NAMES
+    assert ca.calls == []
+
+
 async def test_files_are_renewed_by_our_own_clock(tmp_path: Path) -> None:
     """T-A3, D-6: with a ratio of 1 again and again, and without an Envoy, too."""
     out = tmp_path / "out"
