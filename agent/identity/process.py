@@ -39,6 +39,7 @@ PR_SET_DUMPABLE: Final = 4  #: prctl(2)
 CHILD: Final = "from agent.identity.__main__ import run; run()"
 #: Who sets one of these has its certificate from elsewhere, and no need of a child.
 ELSEWHERE: Final = ("FILE_MOUNTED_CERTS", "AGENT_LOCAL_XDS")
+UNSET: Final = ("", "0", "f", "F", "false", "False", "FALSE")
 
 
 class CsrChild:
@@ -136,7 +137,7 @@ def begin(environ: Mapping[str, str]) -> CsrChild | None:
 
     Only for a process that has no other thread.
     """
-    if any(map(environ.get, ELSEWHERE)):
+    if any(environ.get(name, "") not in UNSET for name in ELSEWHERE):
         return None
     opened: list[int] = []
     pid = 0

@@ -202,8 +202,11 @@ def test_a_child_that_was_begun_ends_if_nothing_is_wanted() -> None:
 
 
 @pytest.mark.parametrize("name", ["FILE_MOUNTED_CERTS", "AGENT_LOCAL_XDS"])
-def test_whose_certificates_are_from_elsewhere_begins_no_child(name: str) -> None:
-    assert agent(None, **{name: "true"}) == "nobody begun\n"
+@pytest.mark.parametrize(("value", "what"), [("true", "begun"), ("false", "left"), ("", "left")])
+def test_whose_certificates_are_from_elsewhere_begins_no_child(
+    name: str, value: str, what: str
+) -> None:
+    assert agent(None, **{name: value}) == f"nobody {what}\n"
 
 
 def test_what_a_child_that_was_begun_says_at_last_is_the_reason() -> None:
