@@ -234,7 +234,6 @@ class ControlPlane:
             return grpc.aio.insecure_channel(settings.address, options)
         options += [
             ("grpc.ssl_target_name_override", settings.server_name),
-            ("grpc.default_authority", settings.server_name),
         ]
         chain, key = read_client_pair(
             *credentials.choose_client_pair(settings.credentials, os.path.isfile)

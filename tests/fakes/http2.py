@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -35,7 +35,8 @@ class Peer:
             H2Configuration(client_side=False, header_encoding="latin-1")
         )
         self._answer = answer
-        self._begun: Asked | None = None
+        #: The latest one, of which there may be more to come.
+        self.begun: Asked | None = None
         self._unsent = b""
         self.connection.initiate_connection()
 
@@ -44,10 +45,10 @@ class Peer:
         for event in self.connection.receive_data(data):
             if isinstance(event, RequestReceived):
                 fields = tuple((str(name), str(value)) for name, value in event.headers)
-                self._begun = Asked(fields, event.stream_id)
-            elif isinstance(event, StreamEnded) and self._begun:
-                self.asked.append(self._begun)
-                self._answer(self.connection, self._begun)
+                self.begun = Asked(fields, event.stream_id)
+            elif isinstance(event, StreamEnded) and self.begun:
+                self.asked.append(self.begun)
+                self._answer(self.connection, self.begun)
             elif isinstance(event, WindowUpdated) and self._unsent:
                 self._go_on()
         return self.connection.data_to_send()
@@ -58,8 +59,8 @@ class Peer:
         self._go_on()
 
     def _go_on(self) -> None:
-        assert self._begun
-        stream = self._begun.stream
+        assert self.begun
+        stream = self.begun.stream
         while self._unsent and (room := self.connection.local_flow_control_window(stream)):
             piece = self._unsent[: min(room, self.connection.max_outbound_frame_size)]
             self._unsent = self._unsent[len(piece) :]
@@ -84,15 +85,23 @@ class Server:
     def __init__(self, answer: Answer) -> None:
         self.port = 0
         self.peers: list[Peer] = []
+        self.serving: set[asyncio.Task[Any]] = set()  #: connections that are open
         self._answer = answer
 
     @property
     def asked(self) -> list[Asked]:
         return [each for peer in self.peers for each in peer.asked]
 
+    @property
+    def begun(self) -> list[Asked]:
+        return [peer.begun for peer in self.peers if peer.begun]
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(self._answer)
         self.peers.append(peer)
+        if task := asyncio.current_task():
+            self.serving.add(task)
+            task.add_done_callback(self.serving.discard)
         try:
             while data := await reader.read(65536):
                 writer.write(peer.receive(data))
@@ -100,7 +109,7 @@ class Server:
         except ConnectionError:
             pass  # a probe that knows enough leaves
         finally:
-            writer.close()
+            writer.transport.abort()
 
 
 @asynccontextmanager
@@ -111,3 +120,7 @@ async def http2_server(answer: Answer, tls: ssl.SSLContext | None = None) -> Asy
     async with server:
         serving.port = server.sockets[0].getsockname()[1]
         yield serving
+    for connection in serving.serving:
+        connection.cancel()
+    if serving.serving:
+        await asyncio.wait(serving.serving)

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime as dt
+import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,9 @@ from tests.fakes.control_plane import (
     write_pair,
 )
 from tests.fakes.google import google
+from tests.fakes.http2 import http2_server, status
 from tests.fakes.relay_bench import Counts
+from tests.waiting import until
 
 AUTHORITY: Final = Authority()
 OTHER: Final = Authority("other")
@@ -69,6 +72,28 @@ async def test_the_control_plane_is_verified_and_gets_the_token(tmp_path: Path) 
         stream = await plane.accept()
 
     assert stream.metadata["authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize("tls", [True, False])
+async def test_the_authority_is_the_verified_name_or_else_the_address(
+    tls: bool,  # noqa: FBT001 - a parameter of the table
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "root.pem").write_bytes(AUTHORITY.root)
+    write_pair(tmp_path, AUTHORITY.issue(SERVER_NAME))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert-chain.pem", tmp_path / "key.pem")
+    context.set_alpn_protocols(["h2"])
+    async with http2_server(status(), context if tls else None) as server:
+        plane = ControlPlane(server.port)
+        made = settings(tmp_path, plane)
+        made = made._replace(upstream=made.upstream._replace(tls=tls))
+        async with relaying(made) as (_, client):
+            client.open(Kind.DELTA)
+            await until(lambda: server.begun)
+            (begun,) = server.begun
+
+    assert begun.headers[":authority"] == (SERVER_NAME if tls else plane.address)
 
 
 async def test_a_token_that_cannot_be_had_ends_the_stream(tmp_path: Path) -> None:
