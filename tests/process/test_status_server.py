@@ -118,8 +118,11 @@ async def test_metrics_are_for_anyone_unless_they_are_local() -> None:
             )
             for path in ("/metrics", "/stats/prometheus")
         ]
+        # What comes over mutual TLS has the name that Prometheus knows the pod by.
+        named = await status.ask("/metrics", headers=(("Host", "web.shop.svc:15091"),))
 
     assert answers == [200, 200, 403, 403, 200, 200]
+    assert named.status == 200
 
 
 @pytest.mark.parametrize(
