@@ -197,7 +197,7 @@ async def test_a_path_without_slash_is_a_failed_scrape(caplog: pytest.LogCapture
 
 
 async def test_own_metrics_that_fail_leave_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "agent.status.merge.client")
+    caplog.set_level(logging.CRITICAL, "agent.status.merge.log")
     agent = Agent()
 
     def fail() -> None:
@@ -210,6 +210,16 @@ async def test_own_metrics_that_fail_leave_the_others(caplog: pytest.LogCaptureF
             response = await status.ask("/metrics")
 
     assert response.body.decode() == APPLICATION
+
+
+async def test_a_label_that_is_no_text_does_not_cost_the_others() -> None:
+    agent = Agent()
+    agent.metrics.set("cert_expiry_seconds", 5, resource_name="file-root:/\udcff.pem")
+    async with status_server(agent=agent) as status:
+        response = await status.ask("/metrics")
+
+    assert b'cert_expiry_seconds{resource_name="file-root:/?.pem"} 5\n' in response.body
+    assert b"istio_agent_scrapes_total 1\n" in response.body
 
 
 @pytest.mark.parametrize("headers", [(), ((TIMEOUT, "soon"),)], ids=["", "with a bad time limit"])

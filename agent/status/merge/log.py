@@ -77,7 +77,8 @@ class Account:
     def own(self) -> bytes:
         """Return the agent's metrics, nothing where they cannot be told."""
         try:
-            return self._metrics.render().encode()
+            # A label may come from a variable or a file name that is no UTF-8.
+            return self._metrics.render().encode(errors="replace")
         except Exception:  # what is computed at scrape is other subjects' code
             if self._is_due("agent"):
                 log.exception("own metrics could not be rendered")
