@@ -121,7 +121,10 @@ def is_foreign(request: Request) -> bool:
     they visit could ask for an end of the pod. The browser says so itself, unless a site has had
     its own name lead to that machine: then Host has it. A link to the page is no such request.
     """
-    if not re.fullmatch(OWN_HOST, request.header("host"), re.IGNORECASE):
+    host, origin = request.header("host"), request.header("origin")
+    if not re.fullmatch(OWN_HOST, host, re.IGNORECASE):
+        return True
+    if origin and origin.rpartition("//")[2] != host:  # what older browsers say
         return True
     if request.header("sec-fetch-site") not in ("cross-site", "same-site"):
         return False

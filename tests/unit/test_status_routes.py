@@ -182,3 +182,21 @@ def test_a_name_that_a_site_may_have_is_not_ours(
     expected: bool,  # noqa: FBT001 - as above
 ) -> None:
     assert is_foreign(Request("GET", "/", (("Host", host),))) is expected
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        ("http://localhost:15020", False),
+        ("http://localhost:3000", True),
+        ("https://evil.example", True),
+        ("null", True),
+    ],
+)
+def test_an_origin_must_be_the_page(
+    origin: str,
+    expected: bool,  # noqa: FBT001 - as above
+) -> None:
+    headers = (("Host", "localhost:15020"), ("Origin", origin))
+
+    assert is_foreign(Request("POST", "/drain", headers)) is expected
