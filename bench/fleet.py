@@ -14,6 +14,7 @@ mean.
 import argparse
 import asyncio
 import collections
+import gc
 import json
 import logging
 import random
@@ -21,6 +22,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,6 +56,7 @@ async def act_control_plane(port: int) -> None:
         say(at=at)
         await stream.send(empty)
 
+    gc.disable()  # thousands of streams: a pause of its own would look like a burst
     async with control_plane(port=port) as plane:
         say(port=plane.port)
         kept = set()
@@ -79,6 +82,18 @@ async def act_agents(port: int, count: int) -> None:
         metadata=(),
         send_token=False,
     )
+    answers = 0
+
+    def answered() -> None:
+        """Let the collector pass over what lasts, as an agent does once it is up.
+
+        In a process with hundreds of them its pauses would look like bursts.
+        """
+        nonlocal answers
+        answers += 1
+        if answers == count:
+            gc.freeze()
+
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(TemporaryDirectory(prefix="bench-fleet-"))
         async with asyncio.TaskGroup() as group:
@@ -90,11 +105,11 @@ async def act_agents(port: int, count: int) -> None:
                     rng=random.random,
                 )
                 await stack.enter_async_context(relay)
-                group.create_task(act_envoy(path))
+                group.create_task(act_envoy(path, answered))
 
 
-async def act_envoy(path: str) -> None:
-    """Keep a stream open, as Envoy does."""
+async def act_envoy(path: str, answered: Callable[[], None]) -> None:
+    """Keep a stream open, as Envoy does; say of each that it was answered."""
     from agent.xds.discovery import Kind, write_request  # noqa: PLC0415 - by role
     from agent.xds.resources import CLUSTER  # noqa: PLC0415 - by role
     from tests.fakes.ads_client import ads_client  # noqa: PLC0415 - by role
@@ -106,6 +121,7 @@ async def act_envoy(path: str) -> None:
             try:
                 await call.send(write_request(Kind.DELTA, CLUSTER))
                 await call.receive()
+                answered()
                 bound = BASE_SECONDS
                 await call.rest()
             except Exception:  # noqa: BLE001, S110 - Envoy comes back whatever it was
@@ -159,7 +175,7 @@ def show(title: str, killed: float, arrivals: list[float]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--agents", type=int, default=1000)
-    parser.add_argument("--down", type=float, nargs="*", default=[0.0, 2.0])
+    parser.add_argument("--down", type=float, nargs="*", default=[0.0, 2.0, 5.0])
     parser.add_argument("--role", nargs="*", default=[])
     arguments = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
