@@ -25,7 +25,7 @@ from tests.fakes.control_plane import (
 from tests.fakes.health import NOT_SERVING, Health, health_server
 from tests.fakes.relay_bench import bench
 from tests.fakes.web import Pages, server_context, web_server
-from tests.waiting import until
+from tests.waiting import listens, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -124,7 +124,7 @@ async def running_agent(
         )
     path = directory / "etc/istio/proxy/XDS"
     try:
-        await until(path.exists)
+        await until(lambda: listens(path))
         async with ads_client(str(path)) as client:
             yield client
     finally:

@@ -33,7 +33,7 @@ from tests.fakes.issuing import (
     refuse,
 )
 from tests.fakes.sds_client import sds_client
-from tests.waiting import until
+from tests.waiting import listens, until
 
 
 @pytest.mark.parametrize("lifetime", [10, 60, DAY])
@@ -273,7 +273,7 @@ async def test_a_process_that_was_suspended_renews_when_it_wakes(tmp_path: Path)
         )
         try:
             await ca.until_called(1)
-            await until((tmp_path / "sds").exists)
+            await until(lambda: listens(tmp_path / "sds"))
             async with sds_client(str(tmp_path / "sds")) as client:
                 call = client.open()
                 before = (await call.fetch("default")).chain()

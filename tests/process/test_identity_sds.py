@@ -16,7 +16,7 @@ from agent.identity.secret import HEALTH, KeyPair, PrivateKey, Roots, Secret
 from agent.identity.server import Recorder, SdsServer
 from agent.metrics import Metrics
 from tests.fakes.sds_client import SdsClient, sds_client
-from tests.waiting import until
+from tests.waiting import listens, until
 
 
 class Source:
@@ -252,7 +252,7 @@ async def test_a_socket_that_cannot_be_made_is_tried_again(
         assert bench.server.problem.startswith(f"no SDS: {path}: cannot listen there: not a dir")
         (tmp_path / "file").unlink()
 
-        await until(path.exists)
+        await until(lambda: listens(path))
         async with sds_client(str(path)) as client:
             assert (await client.open().fetch("default")).names == ["default"]
         assert not bench.server.problem

@@ -6,7 +6,6 @@ import os
 import random
 import re
 import socket
-import stat
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -16,14 +15,13 @@ from typing import Final
 import pytest
 import yaml
 
-from agent.server import SOCKET_MODE
 from agent.wire import message
 from agent.xds.discovery import Kind, read_request, write_request
 from agent.xds.resources import CLUSTER, LISTENER, NAME_TABLE, PROXY_CONFIG
 from tests.fakes.ads_client import AdsClient, ads_client
 from tests.fakes.control_plane import SERVER_NAME, Authority, ControlPlane, control_plane
 from tests.fakes.relay_bench import response
-from tests.waiting import until
+from tests.waiting import listens, until
 
 pytestmark = pytest.mark.slow
 
@@ -84,14 +82,6 @@ class Pod:
         output, _ = await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode == 0
         return output.decode()
-
-
-def listens(path: Path) -> bool:
-    """Return whether the agent's socket is there, and not only tried out: that has another mode."""
-    try:
-        return stat.S_IMODE(path.stat().st_mode) == SOCKET_MODE
-    except FileNotFoundError:
-        return False
 
 
 @asynccontextmanager
