@@ -233,14 +233,16 @@ class Incoming:
         return self
 
     async def __anext__(self) -> bytes:
-        """Return the next piece of the body as it came, nothing held back."""
+        """Return what there is of the body, nothing held back; the smallest chunks are one piece."""
         pieces = self._parser.pieces
         while not pieces and not self.is_complete:
             async with _translated(self._what, self._deadline):
                 await self._receive()
         if not pieces:
             raise StopAsyncIteration
-        return pieces.popleft()
+        piece = b"".join(pieces)
+        pieces.clear()
+        return piece
 
     async def _receive(self) -> None:
         self._parser.feed(await self._reader.read(READ_BYTES))

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.http.client import HttpError, dial, fetch
+from agent.http.client import HttpError, dial, fetch, stream
 from agent.http.message import Reply, Request
 from agent.http.server import listening
 
@@ -66,6 +66,16 @@ async def test_an_unusable_answer_is_one_kind_of_error(answer: bytes, reason: st
             await fetch("GET", "127.0.0.1", port, "/p?token=x", timeout_seconds=5, limit_bytes=40)
 
     assert str(caught.value).startswith(f"GET http://127.0.0.1:{port}/p: ")
+
+
+async def test_chunks_that_come_together_are_one_piece() -> None:
+    """Or a body of the smallest ones would keep the loop for itself, a piece at a time."""
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with (
+        raw_server(head + b"1\r\nx\r\n" * 9 + b"0\r\n\r\n") as port,
+        stream("GET", "127.0.0.1", port, "/", timeout_seconds=5) as incoming,
+    ):
+        assert [piece async for piece in incoming] == [b"x" * 9]
 
 
 async def test_a_refused_connection_a_timeout_and_a_bad_port_are_such_errors() -> None:
