@@ -233,7 +233,7 @@ class Incoming:
         return self
 
     async def __anext__(self) -> bytes:
-        """Return what there is of the body, nothing held back; the smallest chunks are one piece."""
+        """Return what there is of the body by now, in one piece; nothing is held back."""
         pieces = self._parser.pieces
         while not pieces and not self.is_complete:
             async with _translated(self._what, self._deadline):
