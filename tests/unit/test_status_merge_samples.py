@@ -68,6 +68,13 @@ def test_what_is_no_sample_is_refused(line: bytes) -> None:
     assert parse_sample(line, openmetrics=False) is None
 
 
+def test_a_quote_that_does_not_end_is_looked_for_once() -> None:
+    """Each of these took six seconds, in which nobody else was answered."""
+    line = b'a{b="' + b'\\"' * 30_000
+
+    assert [parse_sample(line, openmetrics=False) for _ in range(50)] == [None] * 50
+
+
 @pytest.mark.parametrize("line", [b"a 1 1.5", b"a 1 # {} 2"])
 def test_what_only_openmetrics_has_is_refused_in_text(line: bytes) -> None:
     assert parse_sample(line, openmetrics=True)

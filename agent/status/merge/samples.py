@@ -26,7 +26,8 @@ LINE: Final = (
     rb"(?:(%b)(?:\{(%b)?\})?|\{(%b)(?:,(%b))?\}) (%b)(?: (%b))?(?: # (\{(?:%b)?\} %b(?: %b)?))?"
     % (NAME, LABELS, QUOTED, LABELS, NUMBER, TIME, LABELS, NUMBER, TIME)
 )
-TOKEN: Final = rb'[ \t]+|%b|[{},=]|[^ \t{},="]+' % QUOTED
+#: The last is a quote that does not end: all the rest, which is not looked through again.
+TOKEN: Final = rb'[ \t]+|%b|[{},=]|[^ \t{},="]+|".*' % QUOTED
 MILLISECONDS: Final = 3
 
 
@@ -81,8 +82,8 @@ def _line() -> re.Pattern[bytes]:
 def tidy(line: bytes) -> bytes:
     """Return a line of the text format with blanks only where they are needed."""
     tokens = re.findall(TOKEN, line)
-    if sum(map(len, tokens)) < len(line):
-        return line  # it has a quote that does not end
+    if tokens and tokens[-1].startswith(b'"') and not re.fullmatch(QUOTED, tokens[-1]):
+        return line
     kept, is_inside = [b""], False
     for token in tokens:
         is_blank = token[:1] in (b" ", b"\t")
