@@ -17,7 +17,7 @@ from agent.demo.manifest import APPLICATION_PORT, IMAGE_ENVIRONMENT
 from agent.demo.observe import can_make_namespaces
 from agent.demo.process import block_signals, supervise, wait_for_stop
 from agent.demo.report import Line, closing, heading, opening, summary
-from agent.demo.run import RunningPod, clear, pod_in
+from agent.demo.run import CLIENT, RunningPod, clear, pod_in
 from agent.demo.scenario import START_UP, Pod, Step, termination, traffic
 from agent.errors import AgentError, SystemRefusedError
 from iptables.flags import GLOBAL_FLAGS, Flag, UsageError, parse_flags, render_help
@@ -155,8 +155,13 @@ def _keep(pod: RunningPod, directory: Path) -> None:
     """Say how to look around, and return when told to stop."""
     block_signals()
     application = url(CABLE.pod_ipv4, APPLICATION_PORT)
+    client = ("curl", "-i") if shutil.which("curl") else CLIENT
     lines = look_around(
-        pod.inside.holder, pod.node.holder, str(directory), files.program(), application
+        pod.inside.holder,
+        pod.node.holder,
+        str(directory),
+        files.program(),
+        [*client, application],
     )
     _say("\n".join(["", *lines, "", "The pod keeps running; Ctrl-C removes it.", ""]))
     wait_for_stop()

@@ -58,7 +58,7 @@ def enter(
 
 
 def look_around(
-    pod: int, node: int, directory: str, program: Sequence[str], address: str
+    pod: int, node: int, directory: str, program: Sequence[str], request: Sequence[str]
 ) -> list[str]:
     """Return lines that tell a user how to look at a running pod.
 
@@ -67,18 +67,19 @@ def look_around(
         node: a process on its node.
         directory: where the run keeps its files.
         program: the command that starts this agent.
-        address: where the node finds the application.
+        request: the command that asks the application from the node.
     """
     into_pod, into_node = f"nsenter -t {pod} -n -m", f"nsenter -t {node} -n"
-    request = f"{into_pod} {shlex.join(program)} request"
+    agent = f"{into_pod} {shlex.join(program)}"
     commands = (
         ("a shell in the pod", f"{into_pod} sh"),
         ("its rules", f"{into_pod} iptables-save -t nat"),
-        ("Envoy's counters", f"{request} GET stats"),
-        ("the agent's metrics", f"{request} --debug-port 15020 GET metrics"),
+        ("what Envoy was sent", f"{agent} xds status"),
+        ("Envoy's counters", f"{agent} request GET stats"),
+        ("the agent's metrics", f"{agent} request --debug-port 15020 GET metrics"),
         ("the agent's log", f"tail -f {directory}/agent.log"),
         ("its files", f"ls -lR {directory}/pod"),
-        ("a request from the node", f"{into_node} curl -i {address}"),
+        ("a request from the node", f"{into_node} {shlex.join(request)}"),
     )
     return [f"{what + ':':<25}{command}" for what, command in commands]
 

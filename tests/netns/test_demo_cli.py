@@ -1,6 +1,7 @@
 """The command `agent demo`, as a user runs it."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -31,15 +32,23 @@ def demo(*flags: str, temporary: Path) -> Iterator[subprocess.Popen[str]]:
             running.kill()
 
 
-def read_until(running: subprocess.Popen[str], word: str) -> None:
-    """Read what the demo prints up to a line that begins with a word."""
+def read_until(running: subprocess.Popen[str], word: str) -> list[str]:
+    """Return the lines that the demo prints up to one that begins with a word."""
     assert running.stdout
     lines = []
     for line in running.stdout:
         lines.append(line)
         if line.startswith(word):
-            return
+            return lines
     pytest.fail("".join(lines))
+
+
+def run_as_told(lines: list[str], what: str) -> str:
+    """Return what a command answers that the demo offers."""
+    (line,) = (line for line in lines if line.startswith(f"{what}:"))
+    command = shlex.split(line.partition(":")[2])
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=30)
+    return done.stdout
 
 
 def networks() -> set[str]:
@@ -121,9 +130,11 @@ def test_what_a_killed_demo_left_is_removed_by_the_next(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_kept_pod_runs_until_ctrl_c_which_is_its_usual_end(tmp_path: Path) -> None:
     with demo("--keep", temporary=tmp_path) as running:
-        read_until(running, "The pod keeps running")
+        said = read_until(running, "The pod keeps running")
 
         assert in_directory(tmp_path)
+        assert "builtin" in run_as_told(said, "what Envoy was sent")
+        assert "127.0.0.6" in run_as_told(said, "a request from the node")
         running.send_signal(signal.SIGINT)
 
         assert running.wait(20) == 0
