@@ -243,7 +243,7 @@ async def test_a_client_that_says_nothing_holds_nothing_up(keys: Keys) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("--tlsCertFile", "/nowhere"), "certificate /nowhere with key"),
+        (("--tlsCertFile", "/nowhere"), "--tlsCertFile and --tlsKeyFile name"),
         (("--port", "70000"), "--port=70000: expected a port in 0..65535"),
         (("--native-sidecars", "x"), "--native-sidecars='x': expected auto, true or false"),
         (("--valuesFile", "/nowhere"), "cannot read /nowhere: no such file or directory"),
@@ -267,7 +267,8 @@ def test_what_cannot_be_served_is_one_line(
     )
 
     assert done.returncode == 255
-    assert done.stderr.startswith(f"Error: {problem}")
+    assert done.stderr.startswith("Error: ")
+    assert problem in done.stderr
     assert done.stderr.count("\n") == 1
 
 

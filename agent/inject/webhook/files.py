@@ -69,7 +69,10 @@ class Certificate:
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
             said = str(reason).lower().replace("_", " ")
-            problem = f"certificate {certificate} with key {key}: {said}"
+            problem = (
+                f"certificate {certificate} with key {key}: {said}; "
+                "--tlsCertFile and --tlsKeyFile name a pair of PEM files"
+            )
             raise SettingsError([problem]) from error
         return context
 
