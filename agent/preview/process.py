@@ -35,7 +35,8 @@ def validate(envoy: EnvoySettings, text: str, *, spare_directory: str) -> str:
             )
     except OSError as error:
         what = error.filename or envoy.binary
-        raise EnvoyError(f"cannot have Envoy check this: {what}: {error.strerror}") from error
+        hint = "; set binaryPath in PROXY_CONFIG" if what == envoy.binary else ""
+        raise EnvoyError(f"cannot have Envoy check this: {what}: {error.strerror}{hint}") from error
     said = done.stdout.decode(errors="replace")
     if done.returncode:
         raise EnvoyError(f"{envoy.binary} refuses this: {' '.join(said.split())}")

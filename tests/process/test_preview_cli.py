@@ -105,7 +105,8 @@ def test_an_envoy_that_is_not_there_is_named(tmp_path: Path) -> None:
 
     assert done.returncode == 255
     assert done.stderr == (
-        "Error: cannot have Envoy check this: /nowhere/envoy: No such file or directory\n"
+        "Error: cannot have Envoy check this: /nowhere/envoy: No such file or directory; "
+        "set binaryPath in PROXY_CONFIG\n"
     )
 
 
