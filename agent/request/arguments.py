@@ -118,7 +118,9 @@ def parse_request(argv: Sequence[str]) -> RequestSettings | None:
         return None
     words = flags.positionals
     if len(words) < 2:  # noqa: PLR2004 - method and path
-        raise CommandError(f"requires at least 2 arg(s), only received {len(words)}")
+        raise CommandError(
+            f"requires at least 2 arg(s), only received {len(words)}: METHOD PATH [BODY]"
+        )
     log = _log_settings(flags)
     # Whoever calls `request` parses its output: lines for stdout go to stderr (defect 43).
     targets = tuple("stderr" if target == "stdout" else target for target in log.targets)
