@@ -119,7 +119,7 @@ def _section(title: str, members: Sequence[Mapping[str, Any]], now: float) -> li
         ]
         lines += [f"  {name:13}{value}" for name, value in rows]
         lines.append("")
-    return lines if members else [f"{title}: none"]
+    return lines if members else [f"{title:14} none"]
 
 
 def _when(time: float, now: float) -> str:

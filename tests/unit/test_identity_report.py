@@ -67,8 +67,8 @@ def test_that_there_is_nothing_yet_is_said_with_the_reason() -> None:
     assert render(document(nothing), NOW).splitlines()[2:] == [
         "certificate    none yet",
         "problem        create certificate: refused",
-        "chain: none",
-        "trust bundle: none",
+        "chain          none",
+        "trust bundle   none",
     ]
 
 
