@@ -3,6 +3,7 @@
 `make chaos` runs this for some minutes; CHAOS_SEED repeats the order of a run that failed.
 """
 
+import contextlib
 import os
 import random
 import time
@@ -20,7 +21,17 @@ pytestmark = [pytest.mark.root, pytest.mark.envoy, pytest.mark.slow]
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "0"))
 SEED = os.environ.get("CHAOS_SEED", str(time.time_ns()))
 KEPT_MEGABYTES = 10
+#: A call to the CA may be under way, and a thread of gRPC's that was needed lives on for a while.
+GIVEN_BACK_SECONDS = 40
 REJECTED = "http://127.0.0.1:15000/stats?filter=update_rejected"
+
+
+def grown(before: Held, after: Held) -> list[str]:
+    """Return of what an agent holds more than it may."""
+    allowed = before._replace(anonymous_megabytes=before.anonymous_megabytes + KEPT_MEGABYTES)
+    return [
+        name for name, now, most in zip(Held._fields, after, allowed, strict=True) if now > most
+    ]
 
 
 @pytest.mark.timeout(SECONDS + 300)
@@ -34,14 +45,15 @@ def test_a_control_plane_that_does_its_worst(*, delta: bool, cached: bool, tmp_p
         time.sleep(2)
         before = pod.settle(SEED)
         done = pod.suffer(SECONDS, rng)
-        after = pod.settle(SEED)
+        pod.settle(SEED)
+        with contextlib.suppress(TimeoutError):
+            block_until(lambda: not grown(before, pod.held()), seconds=GIVEN_BACK_SECONDS)
+        after = pod.held()
         reports = load.reports()
 
     said = f"seed={SEED} modes={done} before={before} after={after}"
     assert [kind for kind, report in reports.items() if report["failed"]] == [], (said, reports)
-    assert after.anonymous_megabytes <= before.anonymous_megabytes + KEPT_MEGABYTES, said
-    for what in Held._fields[1:]:
-        assert getattr(after, what) <= getattr(before, what), (what, said)
+    assert grown(before, after) == [], said
 
 
 @pytest.mark.skipif(not SECONDS, reason="takes a minute: make chaos")
