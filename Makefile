@@ -47,7 +47,7 @@ bench: .venv/ready system
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit; done
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # $(call need,TOOLS,PACKAGES): root installs the packages that are missing; anybody else is told what to run.
@@ -55,7 +55,7 @@ define need
 @missing=; for tool in $(1); do PATH=$$PATH:/usr/sbin:/sbin command -v $$tool >/dev/null || missing=1; done; \
 if [ -n "$$missing" ]; then \
   if [ "$$(id -u)" = 0 ]; then echo "installing system packages: $(2)"; \
-    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; \
+    apt-get update -qq && DEBCONF_NOWARNINGS=yes DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; \
   else echo "missing system packages; run as root: apt-get install -y $(2)"; fi; fi
 endef
 
@@ -75,7 +75,7 @@ browser:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || [ "$$(id -u)" = 0 ] || \
 	  { echo "this Python cannot make a venv; run as root: apt-get install -y python3-venv"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "installing system packages: python3-venv"; \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; }
+	  apt-get update -qq && DEBCONF_NOWARNINGS=yes DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; }
 	@echo "creating .venv with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv .venv
 	@echo "installing Python packages (about 60 MB, some 20 seconds)"
