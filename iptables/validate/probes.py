@@ -34,6 +34,8 @@ INTERNAL: Final = (*LOCALHOST.values(), *PASSTHROUGH.values())
 OUTSIDE: Final = "inbound from outside"
 DNS_PORT: Final = 53
 DISCARD_PORT: Final = 9  # of a service that nobody has; where the usual one is excluded
+#: What has nowhere to arrive says nothing of the rules.
+NO_LISTENER: Final = "no listener available"
 FAILED: Final = (
     "iptables validation failed; workload is not ready for Istio.\n"
     "When using Istio CNI, this can occur if a pod is scheduled before the node is ready.\n\n"
@@ -304,7 +306,7 @@ def failures(outcomes: Mapping[Probe, Outcome]) -> list[str]:
             continue
         line = f"{probe.text}: expected port {probe.port}, seen {outcome.text}"
         suspects = [rule for rule in probe.rules if (probe.family, rule) not in proven]
-        if suspects and not probe.obstacle:
+        if suspects and not probe.obstacle and outcome.problem != NO_LISTENER:
             line += f"; missing, or behind another rule: {' or '.join(suspects)}"
         lines.append(line)
     return lines

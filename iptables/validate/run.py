@@ -21,6 +21,7 @@ from iptables.plan import plan as make_plan
 from iptables.process import effective_capabilities
 from iptables.validate.probes import (
     LOCALHOST,
+    NO_LISTENER,
     Outcome,
     Probe,
     Sender,
@@ -33,6 +34,8 @@ from iptables.validate.probes import (
 #: How often a connection is tried again that is refused: rules that are not there will not come.
 ATTEMPTS: Final = 3
 PAUSE_SECONDS: Final = 0.1
+#: A listener beside Envoy's, of the same user, would take the application's connections, too.
+IN_USE: Final = "; validate before Envoy starts, or look at a running pod with --explain and --live"
 #: After which a connection that no listener here has seen is taken for another program's.
 SEEN_SECONDS: Final = 0.25
 #: How long what is silent is waited for once something has failed.
@@ -140,7 +143,7 @@ def run_probes(
     with ExitStack() as stack:
         listeners = list(_listeners(probes, config, stack, log))
         if not listeners:
-            return dict.fromkeys(probes, Outcome(problem="no listener available"))
+            return dict.fromkeys(probes, Outcome(problem=NO_LISTENER))
         return asyncio.run(_Run(probes).run(listeners, timeout_seconds))
 
 
@@ -161,7 +164,9 @@ def _listeners(
             if protocol == "tcp":
                 made.listen(BACKLOG)
         except OSError as error:
-            log.write("error", f"cannot listen on port {port} ({protocol}): {error.strerror}")
+            hint = IN_USE if error.errno == errno.EADDRINUSE else ""
+            problem = f"cannot listen on port {port} ({protocol}): {error.strerror}{hint}"
+            log.write("error", problem)
             continue
         yield Listener(made, family, protocol, port)
 

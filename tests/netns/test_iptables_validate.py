@@ -311,8 +311,9 @@ def test_without_a_port_to_listen_on_it_fails(pod: Pod) -> None:
     with running(pod.inside, ENVOY, wrapper=become(5000, 5000)):
         done = run(pod, *INJECTED, *ONLY, wrapper=CONTAINER, status=126)
 
-    assert "cannot listen on port 15006 (tcp): Address already in use" in done.stdout
+    assert "listen on port 15006 (tcp): Address already in use; validate before" in done.stdout
     assert "no listener available" in done.stdout
+    assert "missing, or behind another rule" not in done.stdout
 
 
 def test_where_nothing_is_to_be_captured_nothing_is_to_be_validated(pod: Pod) -> None:

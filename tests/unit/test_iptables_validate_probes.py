@@ -11,6 +11,7 @@ from iptables.netlink import Family, InterfaceAddress
 from iptables.options import FLAGS
 from iptables.plan import plan
 from iptables.validate.probes import (
+    NO_LISTENER,
     Outcome,
     Plan,
     Probe,
@@ -248,6 +249,15 @@ def test_a_failure_names_the_rules_that_nothing_else_has_proven() -> None:
         "outbound, IPv4: tcp to 192.0.2.1:15002 as uid 0, gid 0: expected port 15001, seen "
         "refused; missing, or behind another rule: nat ISTIO_OUTPUT: -j ISTIO_REDIRECT or nat "
         "ISTIO_REDIRECT: -p tcp -j REDIRECT --to-ports 15001"
+    )
+
+
+def test_without_a_listener_the_rules_are_not_blamed() -> None:
+    inbound, outbound = probes()
+
+    assert failures(dict.fromkeys((inbound, outbound), Outcome(problem=NO_LISTENER)))[1] == (
+        "outbound, IPv4: tcp to 192.0.2.1:15002 as uid 0, gid 0: expected port 15001, "
+        "seen no listener available"
     )
 
 
