@@ -47,8 +47,9 @@ bench: .venv/ready system
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit; done
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage *.egg-info
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage *.egg-info 2>/dev/null && \
+	  find . -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || \
+	  { echo "some files are another user's, as after 'sudo make demo'; run 'sudo make clean'"; exit 1; }
 
 # $(call need,TOOLS,PACKAGES): root installs the packages that are missing; anybody else is told what to run.
 define need
