@@ -1,46 +1,40 @@
 """An HTTP client for the pod itself: Envoy's admin port, probes and scrapes.
 
-Every call is a connection of its own. It sends the headers it is given, Host, Content-Length
-and Connection, and nothing else; it knows no proxies, cookies or redirects. It speaks HTTP/1.1, and
-HTTP/2 where TLS negotiates that, or the caller knows that the server does.
+Every call is a connection of its own, unless the caller brings what keeps connections (kept/). It
+sends the headers it is given, Host, Content-Length and Connection, and nothing else; it knows no
+proxies, cookies or redirects. It speaks HTTP/1.1, and HTTP/2 where TLS negotiates that, or the
+caller knows that the server does.
 
 Source: performance.md, decision 7; status-lifecycle.md section 5.8.
 """
 
 import asyncio
-import functools
 import os
 import socket
-import struct
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from agent.http.connection.client import Connection, Place, connect, open_connection
 from agent.http.message import (
     Headers,
     HttpError,
     Response,
     first_value,
     join_host_port,
+    leaves_open,
+    may_ask_again,
     render_request,
 )
 from agent.http.parser import ResponseParser
 
 if TYPE_CHECKING:
     import ssl  # few pods need it
-    from concurrent.futures import ThreadPoolExecutor
 
-    from agent.http.tls.client import TlsStream
+    from agent.http.kept.client import Kept
 
 __all__ = ["HttpError", "Incoming", "Response", "dial", "fetch", "stream"]
-
-READ_BYTES: Final = 64 * 1024
-MAX_PORT: Final = 65535
-RESOLVERS: Final = 4
-#: On, for one second, as the kubelet sets it; on, for none: reset instead of waiting.
-LINGER: Final = struct.pack("ii", 1, 1)
-NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
 async def fetch(
@@ -107,48 +101,64 @@ async def stream(
     source: str | None = None,
     tls: "ssl.SSLContext | None" = None,
     http2: bool = False,
+    kept: "Kept | None" = None,
 ) -> AsyncIterator["Incoming"]:
     """Yield an answer whose head was read; its body is iterated over, at the reader's pace.
 
     Arguments and errors are those of `fetch`; errors also come while iterating. `http2` has that
-    be spoken without asking.
+    be spoken without asking. A connection of `kept` is used, and given back after a whole answer;
+    a GET that finds it dead is sent again, over a new one.
     """
     origin = f"{'https' if tls else 'http'}://{join_host_port(host, port)}"
     what = f"{method} {origin}{target.partition('?')[0]}"  # a query may hold what no log should
     deadline = _deadline(timeout_seconds)
+    kept = kept if leaves_open(headers) else None
+    full = _complete(headers, host, port, method, body, goes_on=kept is not None)
     try:
-        head = render_request(method, target, _complete(headers, host, port, method, body))
+        head = render_request(method, target, full)
     except ValueError as error:
         raise HttpError(f"{method} {join_host_port(host, port)}", str(error)) from None
+    call = _Call(what, deadline, method, origin, target, headers, body, head)
+    place = Place(host, port, source, tls)
     async with AsyncExitStack() as stack:
         async with _translated(what, deadline):
-            sock = await _connect(host, port, source)
-            stack.callback(sock.close)
-            reader, writer = await asyncio.open_connection(sock=sock)
-            stack.callback(writer.transport.abort)
-            received: Readable = reader
-            send: Callable[[bytes], None] = writer.write
-            if tls:
-                channel = await _secured(reader, writer, tls, host)
-                received, send, http2 = channel, channel.write, channel.protocol == "h2"
-            parser: Parser = ResponseParser(is_head=method == "HEAD")
-            if http2:
-                from agent.http.http2 import Exchange  # noqa: PLC0415 - h2, for few connections
-
-                parser = exchange = Exchange(send)
-                exchange.request(method, origin, target, headers=headers, body=body)
-            else:
-                send(head + body)
-            incoming = Incoming(what, received, deadline, parser)
-            stack.callback(_end, sock, incoming)
-            await incoming.read_head()
+            incoming = await _again(stack, call, place, kept) if kept else None
+            if incoming is None:
+                incoming = Incoming(call, await open_connection(place, http2=http2), place, kept)
+                stack.callback(incoming.end)
+                await incoming.begin()
         yield incoming
 
 
-def _end(sock: socket.socket, incoming: "Incoming") -> None:
-    if not incoming.is_complete and sock.fileno() >= 0:
-        # What is unsent must not hold up the event loop for the second of SO_LINGER.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+async def _again(
+    stack: AsyncExitStack, call: "_Call", place: Place, kept: "Kept"
+) -> "Incoming | None":
+    """Return an answer over a connection that was kept, None where a new one is needed."""
+    if not (connection := kept.take(place)):
+        return None
+    incoming = Incoming(call, connection, place, kept)
+    stack.callback(incoming.end)
+    try:
+        await incoming.begin()
+    except (OSError, ValueError):
+        if not may_ask_again(call.method, has_begun=incoming.has_begun):
+            raise
+        incoming.end()
+        return None
+    return incoming
+
+
+class _Call(NamedTuple):
+    """What is asked, for either version of HTTP."""
+
+    what: str
+    deadline: "_Deadline"
+    method: str
+    origin: str
+    target: str
+    headers: Headers
+    body: bytes
+    head: bytes  #: of HTTP/1.1
 
 
 async def dial(
@@ -157,7 +167,7 @@ async def dial(
     """Return a connected non-blocking socket; the caller closes it. See `fetch` for the rest."""
     deadline = _deadline(timeout_seconds)
     async with _translated(join_host_port(host, port), deadline):
-        return await _connect(host, port, source)
+        return await connect(host, port, source)
 
 
 class _Deadline(NamedTuple):
@@ -171,13 +181,6 @@ def _deadline(seconds: float | None) -> _Deadline:
     return _Deadline(seconds, asyncio.get_running_loop().time() + seconds)
 
 
-class Readable(Protocol):
-    """What an answer is read from."""
-
-    async def read(self, n: int, /) -> bytes:
-        """Return the next bytes, none at the end."""
-
-
 class Parser(Protocol):
     """What makes an answer of what is read."""
 
@@ -187,6 +190,14 @@ class Parser(Protocol):
     pieces: deque[bytes]  #: what there is of the body until it is taken
     is_complete: bool
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether something came of it."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is complete, and another may follow on the connection."""
+
     def feed(self, data: bytes, /) -> None:
         """Take what was read, nothing at the end; ValueError says what is wrong with it."""
 
@@ -194,11 +205,16 @@ class Parser(Protocol):
 class Incoming:
     """An answer on its way: status and headers are here, the body is iterated over once."""
 
-    def __init__(self, what: str, reader: Readable, deadline: _Deadline, parser: Parser) -> None:
-        self._what = what
-        self._reader = reader
-        self._deadline = deadline
-        self._parser = parser
+    def __init__(
+        self, call: _Call, connection: Connection, place: Place, kept: "Kept | None"
+    ) -> None:
+        self._call = call
+        self._place = place
+        self._kept = kept
+        self._connection = connection
+        self._is_ours = True  #: until it is given back
+        self._exchange = connection.exchange
+        self._parser: Parser = self._exchange or ResponseParser(is_head=call.method == "HEAD")
 
     @property
     def status(self) -> int:
@@ -216,18 +232,38 @@ class Incoming:
         return self._parser.trailers
 
     @property
+    def has_begun(self) -> bool:
+        """Whether something came of it."""
+        return self._parser.has_begun
+
+    @property
     def is_complete(self) -> bool:
         """Whether the whole body was received."""
         return self._parser.is_complete
 
     def error(self, reason: str) -> HttpError:
         """Return an error about this answer."""
-        return HttpError(self._what, reason)
+        return HttpError(self._call.what, reason)
 
-    async def read_head(self) -> None:
-        """Return when status and headers are known; interim answers are passed over."""
+    async def begin(self) -> None:
+        """Ask; return when status and headers are known. Interim answers are passed over."""
+        call = self._call
+        if self._exchange:
+            self._exchange.request(
+                call.method, call.origin, call.target, headers=call.headers, body=call.body
+            )
+        else:
+            self._connection.write(call.head + call.body)
         while not self.status:
             await self._receive()
+
+    def end(self) -> None:
+        """Close the connection, unless it is given back."""
+        if self._exchange:
+            self._give_back()
+        if self._is_ours:
+            self._is_ours = False
+            self._connection.close(is_whole=self.is_complete)
 
     def __aiter__(self) -> "Incoming":
         return self
@@ -236,7 +272,7 @@ class Incoming:
         """Return what there is of the body by now, in one piece; nothing is held back."""
         pieces = self._parser.pieces
         while not pieces and not self.is_complete:
-            async with _translated(self._what, self._deadline):
+            async with _translated(self._call.what, self._call.deadline):
                 await self._receive()
         if not pieces:
             raise StopAsyncIteration
@@ -245,7 +281,16 @@ class Incoming:
         return piece
 
     async def _receive(self) -> None:
-        self._parser.feed(await self._reader.read(READ_BYTES))
+        self._parser.feed(await self._connection.read())
+        if not self._exchange:  # that of HTTP/2 holds the answer, so it is needed to the end
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Have the connection kept where it may be; what else comes over it is nobody's."""
+        is_free = self._is_ours and self._parser.goes_on and self._connection.is_quiet
+        if self._kept and is_free:
+            self._is_ours = False
+            self._kept.put(self._place, self._connection)
 
 
 @asynccontextmanager
@@ -270,86 +315,14 @@ def _reason(error: OSError) -> str:
     return os.strerror(error.errno).lower()
 
 
-def _complete(headers: Headers, host: str, port: int, method: str, body: bytes) -> Headers:
+def _complete(
+    headers: Headers, host: str, port: int, method: str, body: bytes, *, goes_on: bool
+) -> Headers:
     extra = []
     if not first_value(headers, "host"):
         extra.append(("Host", join_host_port(host, port)))
-    if not first_value(headers, "connection"):
+    if not goes_on and not first_value(headers, "connection"):
         extra.append(("Connection", "close"))
     if body or method not in ("GET", "HEAD"):
         extra.append(("Content-Length", str(len(body))))
     return (*extra, *headers)
-
-
-async def _secured(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: "ssl.SSLContext", host: str
-) -> "TlsStream":
-    """Return how to read and write a connection on which TLS is spoken from now on."""
-    from agent.http.tls.client import TlsStream  # noqa: PLC0415 - few pods need it
-
-    channel = TlsStream(reader, writer, tls, "" if _literal(host, 0) else host)
-    await channel.handshake()
-    return channel
-
-
-async def _connect(host: str, port: int, source: str | None) -> socket.socket:
-    if not 0 < port <= MAX_PORT:
-        raise OSError(f"port {port}: expected 1 to {MAX_PORT}")
-    failure: OSError | None = None
-    for family, address in await _addresses(host, port, source):
-        try:
-            return await _connect_to(family, address, source)
-        except OSError as error:
-            failure = failure or error
-    raise failure or OSError(f"no address of the family of {source}")
-
-
-async def _connect_to(
-    family: socket.AddressFamily, address: tuple[Any, ...], source: str | None
-) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.settimeout(0)
-        if source:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
-            sock.bind((source, 0))
-        await asyncio.get_running_loop().sock_connect(sock, address)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-async def _addresses(
-    host: str, port: int, source: str | None
-) -> Sequence[tuple[socket.AddressFamily, tuple[Any, ...]]]:
-    """Return where to connect to; only addresses of the source's family where one is given."""
-    if host == "localhost":  # no resolver, hence no thread, for the common case
-        found = [*_literal("127.0.0.1", port), *_literal("::1", port)]
-    elif not (found := _literal(host, port)):
-        ask = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        answers = await asyncio.get_running_loop().run_in_executor(_resolvers(), ask)
-        found = [(family, address) for family, _, _, _, address in answers]
-    wanted = {family for family, _ in _literal(source, 0)} if source else None
-    return [entry for entry in found if wanted is None or entry[0] in wanted]
-
-
-@functools.cache
-def _resolvers() -> "ThreadPoolExecutor":
-    """Return threads of their own: one may wait for a name server for minutes.
-
-    Those of asyncio are for others, too, and it waits for them at the end.
-    """
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - few names are resolved
-
-    return ThreadPoolExecutor(RESOLVERS, "resolver")
-
-
-def _literal(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, host)
-        except (OSError, ValueError):
-            continue
-        return [(family, (host, port))]
-    return []

@@ -1,4 +1,6 @@
-"""One request and its answer over HTTP/2, in the place of an HTTP/1.1 head and its parser.
+"""Requests and their answers over HTTP/2, one after the other.
+
+Stands in the place of an HTTP/1.1 head and its parser.
 
 h2 keeps the protocol; this gives it a connection's bytes frame by frame, because a server that says
 goodbye goes on to answer what it has accepted, and h2 would take that for an error.
@@ -28,7 +30,6 @@ from h2.settings import SettingCodes, Settings
 from agent.http.message import Headers, first_value
 from agent.http.parser import RESPONSE_HEAD_BYTES
 
-STREAM: Final = 1
 FRAME_HEAD_BYTES: Final = 9
 GOAWAY: Final = 7
 #: Of HTTP/1.1's connection, and the one that HTTP/2 has a field of its own for (RFC 9113, 8.2.2).
@@ -39,26 +40,41 @@ SETTINGS: Final = {SettingCodes.ENABLE_PUSH: 0, SettingCodes.MAX_HEADER_LIST_SIZ
 
 
 class Exchange:
-    """One answer out of bytes; `pieces` holds what there is of its body until it is taken."""
+    """One answer at a time; `pieces` holds what there is of its body until it is taken."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         """Begin a connection; `send` is given what the peer is to get, now and later."""
-        self.status = 0  #: 0 until the head is complete
-        self.headers: Headers = ()
-        self.trailers: Headers = ()
-        self.pieces: deque[bytes] = deque()
-        self.is_complete = False
+        self._begin(1)
         self._send = send
         self._connection = H2Connection(H2Configuration(header_encoding="latin-1"))
         self._connection.local_settings = Settings(client=True, initial_values=SETTINGS)
         self._connection.initiate_connection()
         self._unparsed = b""
+        self._is_last = False  #: the server has said goodbye
+
+    def _begin(self, stream: int) -> None:
+        self.status = 0  #: 0 until the head is complete
+        self.headers: Headers = ()
+        self.trailers: Headers = ()
+        self.pieces: deque[bytes] = deque()
+        self.is_complete = False
+        self._stream = stream
         self._head_bytes = 0  #: since the last piece of the body
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether something came of the answer."""
+        return self.status > 0
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the answer is complete, and another request may follow."""
+        return self.is_complete and not self._unparsed and not self._is_last
 
     def request(
         self, method: str, origin: str, target: str, *, headers: Headers, body: bytes
     ) -> None:
-        """Send the one request.
+        """Send a request; what there was of the answer before it is gone.
 
         Args:
             method: sent as it is.
@@ -80,9 +96,10 @@ class Exchange:
         ]
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields]
         try:
-            self._connection.send_headers(STREAM, encoded, end_stream=not body)
+            self._begin(self._connection.get_next_available_stream_id())
+            self._connection.send_headers(self._stream, encoded, end_stream=not body)
             if body:
-                self._connection.send_data(STREAM, body, end_stream=True)
+                self._connection.send_data(self._stream, body, end_stream=True)
         except ProtocolError as error:
             raise ValueError(f"no HTTP/2 request: {error}") from None
         self._flush()
@@ -100,7 +117,9 @@ class Exchange:
         self._head_bytes += len(data)
         try:
             while not self.is_complete and (frame := self._next_frame()):
-                if not _is_goodbye(frame):
+                if self._is_goodbye(frame):
+                    self._is_last = True
+                else:
                     self._take(self._connection.receive_data(frame))
         except ProtocolError as error:
             raise ValueError(f"no HTTP/2 answer: {error}") from None
@@ -124,6 +143,11 @@ class Exchange:
         self._unparsed = held[end:]
         return held[:end]
 
+    def _is_goodbye(self, frame: bytes) -> bool:
+        """Return whether a frame announces the connection's end without fault, and not ours."""
+        last, code = frame[FRAME_HEAD_BYTES:][:4], frame[FRAME_HEAD_BYTES + 4 :][:4]
+        return frame[3] == GOAWAY and int.from_bytes(last) >= self._stream and not any(code)
+
     def _take(self, events: Iterable[Event]) -> None:
         for event in events:
             match event:
@@ -136,10 +160,10 @@ class Exchange:
                 case DataReceived(data=data, flow_controlled_length=length):
                     self._head_bytes = 0 if data else self._head_bytes
                     self.pieces.append(data)
-                    self._connection.acknowledge_received_data(length, STREAM)
+                    self._connection.acknowledge_received_data(length, self._stream)
                 case StreamEnded():
                     self.is_complete = True
-                case StreamReset(error_code=code):
+                case StreamReset(stream_id=stream, error_code=code) if stream == self._stream:
                     raise ValueError(f"stream was reset: {_name(code)}")
                 case ConnectionTerminated(error_code=code):
                     raise ValueError(f"connection was closed: {_name(code)}")
@@ -152,12 +176,6 @@ class Exchange:
 def _is_sent(name: str, value: str) -> bool:
     name = name.lower()
     return name not in NOT_SENT and (name != "te" or value.lower() == "trailers")
-
-
-def _is_goodbye(frame: bytes) -> bool:
-    """Return whether a frame announces the connection's end without fault, and not ours."""
-    last, code = frame[FRAME_HEAD_BYTES:][:4], frame[FRAME_HEAD_BYTES + 4 :][:4]
-    return frame[3] == GOAWAY and int.from_bytes(last) >= STREAM and not any(code)
 
 
 def _text(found: Iterable[tuple[object, object]]) -> Headers:

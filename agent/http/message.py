@@ -107,6 +107,24 @@ def first_value(headers: Iterable[tuple[str, str]], name: str) -> str:
     return next((value for key, value in headers if key.lower() == wanted), "")
 
 
+def leaves_open(headers: Iterable[tuple[str, str]]) -> bool:
+    """Return whether a message with these headers leaves its connection to another one."""
+    values = (value for name, value in headers if name.lower() == "connection")
+    return "close" not in (each.strip().lower() for value in values for each in value.split(","))
+
+
+def may_ask_again(method: str, *, has_begun: bool) -> bool:
+    """Return whether a request that failed on a connection of before is sent over a new one.
+
+    The server may have closed that one as the request was on its way (RFC 9112, 9.3.1).
+
+    Args:
+        method: of the request; only what changes nothing is sent twice.
+        has_begun: whether something of an answer came.
+    """
+    return method == "GET" and not has_begun
+
+
 def render_head(status: int, headers: Iterable[tuple[str, str]]) -> bytes:
     """Return status line and headers of a response, the empty line included.
 

@@ -170,7 +170,10 @@ class ResponseParser:
         self.trailers: Headers = ()
         self.pieces: deque[bytes] = deque()
         self.is_complete = False
+        self.has_begun = False  #: something came of it
+        self.goes_on = False  #: it is complete, and the connection may be used again
         self._is_head = is_head
+        self._is_over = False  #: what is parsed follows the answer
         self._parser = HttpResponseParser(self)
         self._head: list[tuple[str, str]] = []
         #: Since the last piece of the body: httptools keeps what it has of a header, or a trailer.
@@ -185,14 +188,17 @@ class ResponseParser:
         if not data:
             self._end()
             return
+        self.has_begun = True
         self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
+            self.goes_on = False
             if not self.is_complete:
                 raise ValueError("no HTTP answer: another protocol follows") from None
         except HttpParserError as error:
             # What follows a complete answer is nobody's: the connection is not used again.
+            self.goes_on = False
             if not self.is_complete:
                 raise ValueError(f"no HTTP answer: {error}") from None
         if self._head_bytes > RESPONSE_HEAD_BYTES:
@@ -208,6 +214,11 @@ class ResponseParser:
 
     # Called by httptools.
 
+    def on_message_begin(self) -> None:
+        """Note what follows a complete answer: nobody has asked for it."""
+        self._is_over = self.is_complete
+        self.goes_on = False
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; trailers are dropped."""
         if not self.status:
@@ -216,6 +227,8 @@ class ResponseParser:
     def on_headers_complete(self) -> None:
         """Publish the head, unless it is an interim one."""
         status = self._parser.get_status_code()
+        if self._is_over:
+            return
         if status in INTERIM:
             self._head.clear()
             return
@@ -232,3 +245,4 @@ class ResponseParser:
     def on_message_complete(self) -> None:
         """Note the end of the answer."""
         self.is_complete = self.status > 0
+        self.goes_on = self.is_complete and not self._is_over and self._parser.should_keep_alive()

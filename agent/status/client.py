@@ -6,7 +6,7 @@ Source: status-lifecycle.md sections 5.3 to 5.6.
 import logging
 import time
 from contextlib import aclosing
-from typing import NamedTuple, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from agent.http.client import HttpError, Incoming, dial
 from agent.http.coding import decoded
@@ -26,6 +26,9 @@ from agent.status.relay import (
 )
 from agent.status.settings import ProbeSettings
 
+if TYPE_CHECKING:
+    from agent.http.kept.client import Kept
+
 log = logging.getLogger(__name__)
 
 
@@ -44,6 +47,7 @@ class Prober:
         self._settings = settings
         self._status_port = status_port
         self._reasons: dict[str, str] = {}
+        self._kept: dict[str, Kept] = {}  #: by path
         self.outcomes: dict[str, Outcome] = {}  #: by path, of those that were run
         #: An outcome may follow from what a caller sends, so it could change with each request.
         self._pace = Pace(lines=10)
@@ -58,7 +62,7 @@ class Prober:
         """
         began = time.monotonic()
         try:
-            result = await self._run(probe, request)
+            result = await self._run(path, probe, request)
         except (HttpError, ValueError) as error:
             result = ProbeResult(500, reason=str(error))
         self._note(path, result, time.monotonic() - began)
@@ -79,10 +83,10 @@ class Prober:
     def _is_due(self, path: str) -> bool:
         return self._pace.is_due(path, time.monotonic())
 
-    async def _run(self, probe: Probe, request: Request) -> ProbeResult:
+    async def _run(self, path: str, probe: Probe, request: Request) -> ProbeResult:
         match probe:
             case HttpProbe():
-                return await self._http(probe, request)
+                return await self._http(path, probe, request)
             case TcpProbe():
                 return await self._tcp(probe)
             case GrpcProbe():
@@ -115,18 +119,31 @@ class Prober:
             return ProbeResult(500, reason=f"service {probe.service!r} is {status}")
         return ProbeResult(200)
 
-    async def _http(self, probe: HttpProbe, request: Request) -> ProbeResult:
+    async def _http(self, path: str, probe: HttpProbe, request: Request) -> ProbeResult:
         scheme = "https" if probe.is_tls else "http"
         url = Url(scheme, self._settings.host, probe.port, request_target(probe.path))
         async with get(
             url,
             host=rewrite_host(request.header("host"), self._status_port, probe.port),
-            headers=probe_headers(request.headers),
+            headers=probe_headers(request.headers, may_go_on=self._settings.keeps_connections),
             timeout_seconds=probe.timeout_seconds,
             source=self._settings.source,
             protocols=EITHER if self._settings.offers_alpn else (),
+            kept=self._kept_of(path),
         ) as incoming:
             return await _result(incoming, inflates=adds_gzip(request.headers))
+
+    def _kept_of(self, path: str) -> "Kept | None":
+        if not self._settings.keeps_connections:
+            return None
+        from agent.http.kept.client import Kept  # noqa: PLC0415 -- for who asked for it
+
+        return self._kept.setdefault(path, Kept())
+
+    def close(self) -> None:
+        """Keep no connection any more."""
+        for kept in self._kept.values():
+            kept.close()
 
 
 async def _result(incoming: Incoming, *, inflates: bool) -> ProbeResult:

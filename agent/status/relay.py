@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from agent.http.message import Headers, first_value, join_host_port, split_host_port
+from agent.http.message import Headers, first_value, join_host_port, leaves_open, split_host_port
 
 USER_AGENT: Final = "mesh-agent"
 #: The caller's connection's own, or of a body that a GET does not have.
@@ -64,15 +64,25 @@ def _escaped(found: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogateescape"))
 
 
-def probe_headers(incoming: Iterable[tuple[str, str]]) -> Headers:
+def is_same_origin(one: Url, other: Url) -> bool:
+    """Return whether both are asked for over the same connections."""
+    return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
+
+
+def probe_headers(incoming: Iterable[tuple[str, str]], *, may_go_on: bool = False) -> Headers:
     """Return the headers of a probe, Host apart.
 
     All of the caller's are kept, in order. `Connection: close` takes the place of what the caller
     wanted of its own connection; what else is added, only where the caller has none.
+
+    Args:
+        incoming: what the caller sent.
+        may_go_on: the connection is kept, unless the caller wants its own closed.
     """
     incoming = tuple(incoming)
     kept = [entry for entry in incoming if entry[0].lower() not in NOT_FORWARDED]
-    kept.append(("Connection", "close"))
+    if not (may_go_on and leaves_open(incoming)):
+        kept.append(("Connection", "close"))
     if not first_value(incoming, "user-agent"):
         kept.append(("User-Agent", USER_AGENT))
     if adds_gzip(incoming):

@@ -5,7 +5,7 @@ Source: status-lifecycle.md section 3.1.
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from agent.http.message import Reply, Request
 from agent.http.server import listening
@@ -39,9 +39,11 @@ async def serving(settings: StatusSettings, hooks: Hooks, metrics: Metrics) -> A
         assert server  # noqa: S101 -- set before the loop runs again
         return await server.handle(request)
 
-    async with listening(
-        handle, port=settings.port, name="status server", common=COMMON_HEADERS
-    ) as port:
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(
+            listening(handle, port=settings.port, name="status server", common=COMMON_HEADERS)
+        )
         server = StatusServer(settings, port, hooks, metrics)
+        stack.callback(server.close)
         log.info("status server listening port=%d", port)
         yield port

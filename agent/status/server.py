@@ -131,6 +131,12 @@ class StatusServer:
         #: Requests so far, by kind.
         self._asked = {"readiness": 0, "probes": 0, "scrapes": 0}
 
+    def close(self) -> None:
+        """Let go of the connections to the application and Envoy."""
+        for each in (self._prober, self._scraper):
+            if each:
+                each.close()
+
     async def handle(self, request: Request) -> Reply:
         """Return the reply to any request, in a coding that the caller accepts."""
         return await compressed(request, await self._handle(request))

@@ -28,6 +28,9 @@ class ProbeSettings(NamedTuple):
     source: str = PROBE_SOURCE_V4
     #: Whether HTTPS probes negotiate a version at all. ISTIO_ENABLE_HTTP2_PROBING.
     offers_alpn: bool = True
+    #: Whether each prober's connection serves its next probe, too, unless who asks wants it closed.
+    #: ENABLE_PROBE_KEEPALIVE_CONNECTIONS.
+    keeps_connections: bool = False
 
 
 class ScrapeSettings(NamedTuple):
@@ -163,10 +166,6 @@ def _parse_probes(read: Reader, instance_ip: str, *, ipv6: bool) -> ProbeSetting
     table = parse_probers(read.values.get("ISTIO_KUBE_APP_PROBERS", ""))
     read.errors.extend(f"ISTIO_KUBE_APP_PROBERS: {error}" for error in table.errors)
     read.warnings.extend(f"ISTIO_KUBE_APP_PROBERS: {warning}" for warning in table.warnings)
-    if read.take("ENABLE_PROBE_KEEPALIVE_CONNECTIONS", parse_bool, default=False):
-        read.warnings.append(
-            "ENABLE_PROBE_KEEPALIVE_CONNECTIONS is ignored: each probe has its own connection"
-        )
     host = instance_ip or ("::1" if ipv6 else "127.0.0.1")
     if read.take("REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION", parse_bool, default=False):
         host = "localhost"
@@ -175,6 +174,9 @@ def _parse_probes(read: Reader, instance_ip: str, *, ipv6: bool) -> ProbeSetting
         host=host,
         source=PROBE_SOURCE_V6 if ipv6 else PROBE_SOURCE_V4,
         offers_alpn=read.take("ISTIO_ENABLE_HTTP2_PROBING", parse_bool, default=True),
+        keeps_connections=read.take(
+            "ENABLE_PROBE_KEEPALIVE_CONNECTIONS", parse_bool, default=False
+        ),
     )
 
 

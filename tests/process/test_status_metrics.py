@@ -137,7 +137,6 @@ async def test_each_source_is_asked_for_what_can_be_merged() -> None:
     assert application.raw_path == "/metrics"
     assert dict(first.headers) == {
         "Host": first.headers["Host"],
-        "Connection": "close",
         "User-Agent": "Prometheus/3",
         TIMEOUT: "10",
         "Accept": "text/plain; q=0.1; version=0.0.4",

@@ -131,6 +131,7 @@ def test_a_server_that_says_goodbye_answers_what_it_has_accepted() -> None:
     talk.exchange.feed(goaway(1, 0) + answer)
 
     assert talk.exchange.is_complete
+    assert not talk.exchange.goes_on
     assert (talk.exchange.status, b"".join(talk.exchange.pieces)) == (200, b"last words")
 
 
@@ -166,6 +167,7 @@ def test_what_follows_an_answer_is_nobodys() -> None:
 
     talk.exchange.feed(answer + frame(3, bytes(4), stream=1))
 
+    assert not talk.exchange.goes_on
     assert talk.exchange.is_complete
 
 
@@ -230,3 +232,24 @@ def test_so_is_what_comes_in_place_of_the_rest_of_a_body() -> None:
 
     with pytest.raises(ValueError, match="headers are longer than"):
         exchange.feed(TOO_MANY)
+
+
+def test_one_answer_follows_the_other() -> None:
+    talk = Talk(status(203, b"fine"))
+    for _ in range(3):
+        exchange = talk.ask()
+        assert (exchange.status, list(exchange.pieces)) == (203, [b"fine"])
+        assert exchange.has_begun
+        assert exchange.goes_on
+
+    assert [each.stream for each in talk.peer.asked] == [1, 3, 5]
+
+
+def test_the_end_of_an_answer_before_is_not_that_of_the_next() -> None:
+    talk = Talk(status())
+    talk.ask()
+    talk.exchange.request("GET", ORIGIN, "/", headers=(), body=b"")
+
+    talk.exchange.feed(frame(3, bytes(4), stream=1) + talk.peer.receive(b"".join(talk.sent)))
+
+    assert talk.exchange.is_complete

@@ -13,6 +13,8 @@ from agent.http.message import (
     decode_segments,
     frame,
     join_host_port,
+    leaves_open,
+    may_ask_again,
     render_head,
     render_request,
     split_host_port,
@@ -216,3 +218,26 @@ def test_host_and_port_are_parted(text: str, parts: tuple[str, str] | None) -> N
 def test_an_ipv6_literal_gets_brackets() -> None:
     assert join_host_port("::1", 80) == "[::1]:80"
     assert join_host_port("10.0.0.1", 80) == "10.0.0.1:80"
+
+
+@pytest.mark.parametrize(
+    ("values", "is_open"),
+    [
+        ((), True),
+        (("keep-alive",), True),
+        (("closed",), True),
+        (("close",), False),
+        (("keep-alive, Close",), False),
+        (("x", " close "), False),
+    ],
+)
+def test_a_connection_is_left_open_unless_a_header_says_close(
+    values: tuple[str, ...], *, is_open: bool
+) -> None:
+    assert leaves_open([("Other", "close"), *(("connection", each) for each in values)]) is is_open
+
+
+def test_only_what_changes_nothing_and_has_no_answer_is_asked_again() -> None:
+    assert may_ask_again("GET", has_begun=False)
+    assert not may_ask_again("GET", has_begun=True)
+    assert not may_ask_again("POST", has_begun=False)

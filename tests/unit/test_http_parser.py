@@ -220,3 +220,43 @@ def test_headers_are_those_of_the_final_answer_without_trailers() -> None:
 def test_an_unusable_answer_has_a_reason(pieces: tuple[bytes, ...], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         response(*pieces)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "goes_on"),
+    [
+        ((OK + b"Content-Length: 1\r\n\r\na",), True),
+        ((OK + b"Content-Length: 1\r\n\r\n",), False),
+        ((CHUNKED_OK + b"1\r\na\r\n0\r\n\r\n",), True),
+        ((CHUNKED_OK + b"1\r\na\r\n0\r\n",), False),
+        ((b"HTTP/1.1 204 No Content\r\n\r\n",), True),
+        ((b"HTTP/1.1 100 Continue\r\n\r\n",), False),
+        ((b"HTTP/1.1 100 Continue\r\n\r\n", OK + b"Content-Length: 0\r\n\r\n"), True),
+        ((OK + b"Connection: close\r\nContent-Length: 0\r\n\r\n",), False),
+        ((OK + b"Connection: x, Close\r\nContent-Length: 0\r\n\r\n",), False),
+        ((b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",), False),
+        ((b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n",), True),
+        ((OK + b"\r\nab", b""), False),
+        ((OK + b"Content-Length: 1\r\n\r\nab",), False),
+        ((OK + b"Content-Length: 1\r\n\r\na", b"HTTP"), False),
+        ((OK + b"Content-Length: 1\r\n\r\na" + OK + b"Content-Length: 0\r\n\r\n",), False),
+    ],
+)
+def test_a_connection_goes_on_after_a_whole_framed_answer_and_nothing_else(
+    pieces: tuple[bytes, ...], *, goes_on: bool
+) -> None:
+    parser = ResponseParser(is_head=False)
+    for piece in pieces:
+        parser.feed(piece)
+
+    assert parser.has_begun
+    assert parser.goes_on is goes_on
+
+
+def test_what_follows_an_answer_does_not_take_its_place() -> None:
+    answer = OK + b"Content-Length: 1\r\n\r\na"
+    assert response(answer + b"HTTP/1.1 500 Not Asked For\r\nContent-Length: 1\r\n\r\nb") == (
+        200,
+        b"a",
+        True,
+    )

@@ -3,6 +3,7 @@ import pytest
 from agent.status.relay import (
     Url,
     adds_gzip,
+    is_same_origin,
     next_hop,
     probe_headers,
     referer,
@@ -148,3 +149,22 @@ def test_https_is_no_referer_of_http() -> None:
     assert referer(URL, tls) == "http://10.0.0.1:8080/a/b?c"
     assert referer(tls, tls) == "https://10.0.0.1:8080/a/b?c"
     assert referer(tls, URL) == ""
+
+
+@pytest.mark.parametrize(
+    ("connection", "sent"), [("keep-alive", ()), ("", ()), ("Close", (("Connection", "close"),))]
+)
+def test_a_connection_that_is_kept_is_closed_only_if_the_caller_says_so(
+    connection: str, sent: tuple[tuple[str, str], ...]
+) -> None:
+    headers = probe_headers((("Connection", connection),), may_go_on=True)
+
+    assert tuple(entry for entry in headers if entry[0] == "Connection") == sent
+
+
+def test_an_origin_is_scheme_host_and_port() -> None:
+    url = Url("http", "a", 80, "/")
+
+    assert is_same_origin(url, url._replace(target="/b"))
+    assert not is_same_origin(url, url._replace(scheme="https"))
+    assert not is_same_origin(url, url._replace(port=81))

@@ -82,6 +82,7 @@ def test_every_variable_is_read() -> None:
             "ISTIO_KUBE_APP_PROBERS": '{"/app-health/a/livez": {"httpGet": {"port": 80}}}',
             "REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION": "true",
             "ISTIO_ENABLE_HTTP2_PROBING": "false",
+            "ENABLE_PROBE_KEEPALIVE_CONNECTIONS": "true",
             "METRICS_LOCALHOST_ACCESS_ONLY": "1",
             "ENVOY_PROMETHEUS_PORT": "15091",
             "ISTIO_PROMETHEUS_ANNOTATIONS": '{"port": "9090"}',
@@ -90,7 +91,11 @@ def test_every_variable_is_read() -> None:
     )
 
     assert settings.probes == ProbeSettings(
-        {"/app-health/a/livez": HttpProbe("/", 80)}, "localhost", "::6", offers_alpn=False
+        {"/app-health/a/livez": HttpProbe("/", 80)},
+        "localhost",
+        "::6",
+        offers_alpn=False,
+        keeps_connections=True,
     )
     assert settings.scrape == ScrapeSettings(
         15091, (Target(9090, "/metrics"),), localhost_only=True
@@ -130,7 +135,6 @@ def test_what_stops_the_start_is_an_error() -> None:
 def test_what_is_not_done_as_asked_is_a_warning() -> None:
     _, read = parse(
         {
-            "ENABLE_PROBE_KEEPALIVE_CONNECTIONS": "true",
             "ISTIO_KUBE_APP_PROBERS": (
                 '{"/app-health/a/livez": {"tcpSocket": {"port": 80, "host": "b"}}}'
             ),
@@ -143,7 +147,6 @@ def test_what_is_not_done_as_asked_is_a_warning() -> None:
             "ISTIO_KUBE_APP_PROBERS: host 'b' of /app-health/a/livez is ignored: "
             "the pod itself is probed"
         ),
-        "ENABLE_PROBE_KEEPALIVE_CONNECTIONS is ignored: each probe has its own connection",
     ]
 
 

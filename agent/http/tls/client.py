@@ -46,6 +46,7 @@ class TlsStream:
         """Prepare the client's end; `server_name` is for SNI, '' sends none."""
         self._reader = reader
         self._writer = writer
+        self._is_full = False
         self._received = ssl.MemoryBIO()
         self._unsent = ssl.MemoryBIO()
         self._object = context.wrap_bio(
@@ -56,6 +57,11 @@ class TlsStream:
     def protocol(self) -> str:
         """Return what was agreed on by ALPN, '' if nothing."""
         return self._object.selected_alpn_protocol() or ""
+
+    @property
+    def may_have_more(self) -> bool:
+        """Whether something that came may not have been read yet."""
+        return self._is_full or self._received.pending > 0 or self._object.pending() > 0
 
     async def handshake(self) -> None:
         """Return when the connection is secured.
@@ -106,6 +112,7 @@ class TlsStream:
 
     async def _receive(self) -> None:
         data = await self._reader.read(READ_BYTES)
+        self._is_full = len(data) == READ_BYTES
         if data:
             self._received.write(data)
         else:

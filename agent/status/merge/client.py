@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from agent.http.client import HttpError, Incoming
 from agent.http.coding import decoded
+from agent.http.kept.client import Kept
 from agent.http.message import Headers, Request, first_value
 from agent.status.exposition import Format, is_openmetrics, negotiate, response_format
 from agent.status.merge.admission import Budget, Held
@@ -70,7 +71,7 @@ def source_headers(request: Request, allowed: frozenset[str]) -> Headers:
 
 
 async def open_page(
-    stack: AsyncExitStack, target: Target, headers: Headers, limits: TimeLimits
+    stack: AsyncExitStack, target: Target, headers: Headers, limits: TimeLimits, kept: Kept
 ) -> Incoming:
     """Return an answer with status 200, after redirects on the same host.
 
@@ -79,7 +80,7 @@ async def open_page(
         ValueError: a redirect cannot be followed.
     """
     url = Url("https" if target.is_tls else "http", "localhost", target.port, target.path)
-    page = get(url, headers=headers, timeout_seconds=limits.end, protocols=("http/1.1",))
+    page = get(url, headers=headers, timeout_seconds=limits.end, protocols=("http/1.1",), kept=kept)
     try:
         async with asyncio.timeout(limits.answer), AsyncExitStack() as attempt:
             incoming = await attempt.enter_async_context(page)
@@ -92,7 +93,13 @@ async def open_page(
 
 
 async def collect(
-    stack: AsyncExitStack, target: Target, headers: Headers, limits: TimeLimits, budget: Budget
+    stack: AsyncExitStack,
+    target: Target,
+    headers: Headers,
+    limits: TimeLimits,
+    budget: Budget,
+    *,
+    kept: Kept,
 ) -> Page:
     """Return a whole page, which is held until the stack is left.
 
@@ -102,7 +109,7 @@ async def collect(
     """
     try:
         async with asyncio.timeout(limits.answer), AsyncExitStack() as connection:
-            incoming = await open_page(connection, target, headers, limits)
+            incoming = await open_page(connection, target, headers, limits, kept)
             return await take_in(stack, incoming, budget)
     except TimeoutError:
         raise HttpError(f"port {target.port}", f"no page after {limits.answer:g} s") from None

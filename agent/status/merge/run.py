@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, aclosing
 from typing import Final
 
 from agent.http.client import HttpError, Incoming
+from agent.http.kept.client import Kept
 from agent.http.message import Reply, Request
 from agent.metrics import Metrics
 from agent.status.exposition import APPLICATION_TYPES, ENVOY_TYPES, TERMINATOR
@@ -49,6 +50,11 @@ class Scraper:
         self._account = Account(metrics)
         self._admission = Admission()
         self._budget = Budget()
+        self._kept = Kept()
+
+    def close(self) -> None:
+        """Keep no connection any more."""
+        self._kept.close()
 
     async def scrape(self, request: Request) -> Reply:
         """Return the merged page; 200 whatever fails, 503 while too many others are under way."""
@@ -81,7 +87,8 @@ class Scraper:
         query = f"?{request.query}" if request.query else ""
         target = Target(port, f"/stats/prometheus{query}")
         try:
-            return await open_page(stack, target, source_headers(request, ENVOY_TYPES), limits)
+            headers = source_headers(request, ENVOY_TYPES)
+            return await open_page(stack, target, headers, limits, self._kept)
         except (HttpError, ValueError) as error:
             self._account.missing(target, error, source="envoy")
             return None
@@ -92,8 +99,8 @@ class Scraper:
         headers = source_headers(request, APPLICATION_TYPES)
         try:
             if self._collects:
-                return await collect(stack, target, headers, limits, self._budget)
-            return await open_page(stack, target, headers, limits)
+                return await collect(stack, target, headers, limits, self._budget, kept=self._kept)
+            return await open_page(stack, target, headers, limits, self._kept)
         except (HttpError, ValueError) as error:
             self._account.missing(target, error, source="application")
             return None

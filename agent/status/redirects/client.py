@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from agent.http.client import HttpError, Incoming, stream
 from agent.http.message import Headers, first_value
-from agent.status.relay import MAX_REQUESTS, Url, next_hop, referer
+from agent.status.relay import MAX_REQUESTS, Url, is_same_origin, next_hop, referer
 
 if TYPE_CHECKING:
     import ssl
+
+    from agent.http.kept.client import Kept
 
 #: Versions of HTTP that TLS may agree on, the preferred one first.
 EITHER: Final = ("h2", "http/1.1")
@@ -28,6 +30,7 @@ async def get(
     timeout_seconds: float | None,
     source: str | None = None,
     protocols: tuple[str, ...],
+    kept: "Kept | None" = None,
 ) -> AsyncIterator[Incoming]:
     """Yield the final answer.
 
@@ -38,6 +41,7 @@ async def get(
         timeout_seconds: for all of it; None for no limit.
         source: address to connect from; None for any.
         protocols: that TLS may agree on; none: it is not asked.
+        kept: connections to where the URL leads; what redirects lead to elsewhere is not kept.
 
     Raises:
         HttpError: there is none.
@@ -45,7 +49,7 @@ async def get(
     """
     loop = asyncio.get_running_loop()
     end = None if timeout_seconds is None else loop.time() + timeout_seconds
-    sent_host, came_from = host or url.authority, ""
+    sent_host, came_from, first = host or url.authority, "", url
     for _ in range(MAX_REQUESTS):
         sent = (("Host", sent_host), *headers)
         if came_from and not first_value(headers, "referer"):
@@ -59,6 +63,7 @@ async def get(
             timeout_seconds=None if end is None else max(end - loop.time(), 0.0),
             source=source,
             tls=_tls(protocols) if url.scheme == "https" else None,
+            kept=kept if is_same_origin(first, url) else None,
         ) as incoming:
             location = first_value(incoming.headers, "location")
             hop = next_hop(url, incoming.status, location)

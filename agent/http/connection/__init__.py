@@ -1,0 +1,1 @@
+"""A connection of an outgoing request: addresses, sockets, and what is spoken."""

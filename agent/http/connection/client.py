@@ -1,0 +1,160 @@
+"""Connections of outgoing requests: where they lead, and what is spoken over them.
+
+Source: status-lifecycle.md sections 5.3, 5.4 and 5.8.
+"""
+
+import asyncio
+import functools
+import socket
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import ssl  # few pods need it
+    from concurrent.futures import ThreadPoolExecutor
+
+    from agent.http.http2 import Exchange
+    from agent.http.tls.client import TlsStream
+
+READ_BYTES: Final = 64 * 1024
+MAX_PORT: Final = 65535
+RESOLVERS: Final = 4
+#: On, for one second, as the kubelet sets it; on, for none: reset instead of waiting.
+LINGER: Final = struct.pack("ii", 1, 1)
+NO_LINGER: Final = struct.pack("ii", 1, 0)
+
+
+class Place(NamedTuple):
+    """Where a connection leads, from where, and what is spoken: it serves nothing else."""
+
+    host: str
+    port: int
+    source: str | None
+    tls: "ssl.SSLContext | None"
+
+
+class Connection:
+    """A connection of which one answer at a time is read."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._may_have_more = False
+        self._tls: TlsStream | None = None
+        self.exchange: Exchange | None = None  #: of HTTP/2
+
+    async def open(self, place: Place, *, http2: bool) -> None:
+        """Begin to read, and agree on what is spoken."""
+        self._reader, self._writer = await asyncio.open_connection(sock=self._sock)
+        self.transport = self._writer.transport
+        if place.tls:
+            from agent.http.tls.client import TlsStream  # noqa: PLC0415 - few pods need it
+
+            name = "" if _literal(place.host, 0) else place.host
+            self._tls = TlsStream(self._reader, self._writer, place.tls, name)
+            await self._tls.handshake()
+            http2 = self._tls.protocol == "h2"
+        if http2:
+            from agent.http.http2 import Exchange  # noqa: PLC0415 - h2, for few connections
+
+            self.exchange = Exchange(self.write)
+
+    def write(self, data: bytes) -> None:
+        """Send some bytes, in the background."""
+        (self._tls or self._writer).write(data)
+
+    async def read(self) -> bytes:
+        """Return the next bytes, none at the end."""
+        data = await (self._tls or self._reader).read(READ_BYTES)
+        self._may_have_more = len(data) == READ_BYTES
+        return data
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all that came was read, and it is open."""
+        has_more = self._tls.may_have_more if self._tls else self._may_have_more
+        return not (has_more or self._reader.at_eof() or self.transport.is_closing())
+
+    def close(self, *, is_whole: bool = True) -> None:
+        """Close it, at once where its answer is not whole."""
+        if not is_whole and self._sock.fileno() >= 0:
+            # What is unsent must not hold up the event loop for the second of SO_LINGER.
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        if transport := getattr(self, "transport", None):
+            transport.abort()
+        self._sock.close()
+
+
+async def open_connection(place: Place, *, http2: bool) -> Connection:
+    """Return a new connection; OSError says why there is none."""
+    connection = Connection(await connect(place.host, place.port, place.source))
+    try:
+        await connection.open(place, http2=http2)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def connect(host: str, port: int, source: str | None) -> socket.socket:
+    """Return a connected non-blocking socket; OSError says why there is none."""
+    if not 0 < port <= MAX_PORT:
+        raise OSError(f"port {port}: expected 1 to {MAX_PORT}")
+    failure: OSError | None = None
+    for family, address in await _addresses(host, port, source):
+        try:
+            return await _connect_to(family, address, source)
+        except OSError as error:
+            failure = failure or error
+    raise failure or OSError(f"no address of the family of {source}")
+
+
+async def _connect_to(
+    family: socket.AddressFamily, address: tuple[Any, ...], source: str | None
+) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(0)
+        if source:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
+            sock.bind((source, 0))
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _addresses(
+    host: str, port: int, source: str | None
+) -> Sequence[tuple[socket.AddressFamily, tuple[Any, ...]]]:
+    """Return where to connect to; only addresses of the source's family where one is given."""
+    if host == "localhost":  # no resolver, hence no thread, for the common case
+        found = [*_literal("127.0.0.1", port), *_literal("::1", port)]
+    elif not (found := _literal(host, port)):
+        ask = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        answers = await asyncio.get_running_loop().run_in_executor(_resolvers(), ask)
+        found = [(family, address) for family, _, _, _, address in answers]
+    wanted = {family for family, _ in _literal(source, 0)} if source else None
+    return [entry for entry in found if wanted is None or entry[0] in wanted]
+
+
+@functools.cache
+def _resolvers() -> "ThreadPoolExecutor":
+    """Return threads of their own: one may wait for a name server for minutes.
+
+    Those of asyncio are for others, too, and it waits for them at the end.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - few names are resolved
+
+    return ThreadPoolExecutor(RESOLVERS, "resolver")
+
+
+def _literal(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except (OSError, ValueError):
+            continue
+        return [(family, (host, port))]
+    return []

@@ -1,0 +1,1 @@
+"""Connections that are kept for the next request to the same place."""
