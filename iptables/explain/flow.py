@@ -19,6 +19,7 @@ LOOPBACK: Final = "lo"
 USUAL_INTERFACE: Final = "eth0"
 MAX_PORT: Final = 65535
 FORM: Final = "'tcp|udp [uid=N] [gid=N] [in=IF|out=IF] SRC[:PORT] DST:PORT'"
+EXAMPLES: Final = "such as 10.0.0.7:80 or [::1]:80"
 
 
 class FlowError(ValueError):
@@ -64,7 +65,7 @@ def parse_flow(text: str) -> Flow:
         raise FlowError(f"expected {FORM}, found {len(sides)} addresses")
     source, destination = _endpoint(sides[0]), _endpoint(sides[1])
     if destination.port is None:
-        raise FlowError(f"destination {sides[1]!r}: expected an address and a port")
+        raise FlowError(f"destination {sides[1]!r}: expected an address and a port, {EXAMPLES}")
     if source.address.version != destination.address.version:
         raise FlowError(f"{sides[0]} and {sides[1]}: expected addresses of one family")
     direction, interface = _direction(options)
@@ -121,7 +122,7 @@ def _endpoint(text: str) -> Endpoint:
     try:
         address = ip_address(host)
     except ValueError:
-        raise FlowError(f"{text!r}: expected an address such as 10.0.0.7:80 or [::1]:80") from None
+        raise FlowError(f"{text!r}: expected an address {EXAMPLES}") from None
     if port and int(port) > MAX_PORT:
         raise FlowError(f"{text!r}: expected a port in 0..{MAX_PORT}")
     return Endpoint(address, int(port) if port else None)

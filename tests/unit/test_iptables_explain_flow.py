@@ -61,7 +61,7 @@ def test_a_description_is_a_flow(text: str, expected: Flow) -> None:
         ("tcp 1.2.3.4:80", "found 1 addresses"),
         ("tcp 1.2.3.4 1.2.3.4:80 5.6.7.8", "found 3 addresses"),
         ("tcp 1.2.3.4 5.6.7.8", "destination '5.6.7.8': expected an address and a port"),
-        ("tcp ::1 ::6", "destination '::6': expected an address and a port"),
+        ("tcp ::1 ::6", "expected an address and a port, such as 10.0.0.7:80 or [::1]:80"),
         ("tcp 1.2.3.4 [::1]:80", "expected addresses of one family"),
         ("tcp host 1.2.3.4:80", "'host': expected an address such as"),
         ("tcp [::1 1.2.3.4:80", "'[::1': expected an address such as"),
