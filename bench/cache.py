@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 from relay import MEGABYTE, ROOT, SERVER_NAME, Actor
 from shared import pod
 
-from agent.wire import message
+from agent.protobuf.wire import message
 from agent.xds.discovery import Kind, Resource, write_request, write_response
 from agent.xds.resources import CLUSTER, ENDPOINT
 

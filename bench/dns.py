@@ -39,7 +39,7 @@ from agent.dns.run import Proxy
 from agent.dns.server import listening
 from agent.dns.settings import DnsSettings
 from agent.metrics import Metrics
-from agent.wire import message
+from agent.protobuf.wire import message
 
 NAMES = 50_000
 SECONDS = 3.0

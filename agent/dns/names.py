@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final, Literal, NamedTuple
 
-from agent.wire import fields, text
+from agent.protobuf.wire import fields, text
 
 KUBERNETES: Final = "Kubernetes"
 WILDCARD: Final = "*."

@@ -19,7 +19,7 @@ from agent.errors import SecretError
 from agent.identity.bundle import join_chain
 from agent.identity.secret import PrivateKey
 from agent.identity.settings import AuthoritySettings
-from agent.wire import LENGTH, fields, message, text
+from agent.protobuf.wire import LENGTH, fields, message, text
 
 METHOD: Final = "/istio.v1.auth.IstioCertificateService/CreateCertificate"
 #: gRPC codes worth another attempt (6.3): RESOURCE_EXHAUSTED, ABORTED, INTERNAL, UNAVAILABLE.

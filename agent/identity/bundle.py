@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from agent.wire import LENGTH, fields, text
+from agent.protobuf.wire import LENGTH, fields, text
 
 #: ProxyConfig.ca_certificates_pem. Section 7.1.
 CA_CERTIFICATES_PEM: Final = 34

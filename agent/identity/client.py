@@ -23,7 +23,7 @@ from agent.errors import SecretError
 from agent.identity import authority
 from agent.identity.secret import KeyPair, PrivateKey
 from agent.identity.settings import Address, AuthoritySettings
-from agent.wire import WireError
+from agent.protobuf.wire import WireError
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from agent.identity.settings import KeyProvider
-from agent.wire import LENGTH, Value, fields, message, text
+from agent.protobuf.wire import LENGTH, Value, fields, message, text
 
 TYPES: Final = "type.googleapis.com/"
 SECRET: Final = f"{TYPES}envoy.extensions.transport_sockets.tls.v3.Secret"

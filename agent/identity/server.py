@@ -18,8 +18,8 @@ from agent.errors import SecretError, SystemRefusedError
 from agent.identity.secret import Secret, read_request, write_response, write_secret
 from agent.identity.settings import KeyProvider
 from agent.identity.stream import Meaning, SdsStream
+from agent.protobuf.wire import WireError
 from agent.server import Context, Streams, listen
-from agent.wire import WireError
 
 log = logging.getLogger(__name__)
 

@@ -157,8 +157,8 @@ async def _ask(
 
 
 def _print(answer: "Answer", output: str) -> None:
+    from agent.protobuf.wire import WireError
     from agent.query.render import render
-    from agent.wire import WireError
 
     try:
         found = [render(resource) for resource in answer.resources]

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from agent.errors import AgentError
 from agent.http.client import fetch, stream
 from agent.http.message import HttpError
-from agent.wire import WireError
+from agent.protobuf.wire import WireError
 from agent.xds.client import ControlPlane, Upstream
 from agent.xds.discovery import Kind, Resource, Response, read_resources, read_response
 from agent.xds.server import STATUS

@@ -16,10 +16,10 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from udpa.annotations import sensitive_pb2  # type: ignore[import-untyped]  # xds-protos has none
 
-from agent.classes import TYPE_KEY, message_class
 from agent.dns.names import read_entry
+from agent.protobuf.classes import TYPE_KEY, message_class
+from agent.protobuf.wire import LENGTH, WireError, fields
 from agent.query.wire import PRIVATE_KEY, REDACTED, as_text, decode, encode
-from agent.wire import LENGTH, WireError, fields
 from agent.xds.discovery import Resource
 from agent.xds.resources import NAME_TABLE, PROXY_CONFIG, SECRET
 

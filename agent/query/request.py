@@ -9,7 +9,7 @@ from typing import Final
 from envoy.config.core.v3 import base_pb2
 from google.protobuf import json_format
 
-from agent.wire import message
+from agent.protobuf.wire import message
 from agent.xds.discovery import REQUEST, Kind
 from agent.xds.resources import ABBREVIATIONS
 from bootstrap.node import Node

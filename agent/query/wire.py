@@ -8,7 +8,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
-from agent.wire import FIXED32, FIXED64, VARINT, WireError, fields
+from agent.protobuf.wire import FIXED32, FIXED64, VARINT, WireError, fields
 
 SIZES: Final = {FIXED32: 4, FIXED64: 8}
 #: Deeper, bytes are bytes.

@@ -8,10 +8,10 @@ Source: xds-identity-dns.md sections 3.1 to 3.3 and 7.2.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from agent.edit import enumeration, integer, oneof, replaced, without
-from agent.response import PACKED, RESOURCES, Packed
+from agent.protobuf.edit import enumeration, integer, oneof, replaced, without
+from agent.protobuf.response import PACKED, RESOURCES, Packed
+from agent.protobuf.wire import LENGTH, WireError, embedded, fields, last, last_text, message
 from agent.wasm.cache import Policy, PullSecret, Want
-from agent.wire import LENGTH, WireError, embedded, fields, last, last_text, message
 
 TYPES: Final = "type.googleapis.com/"
 EXTENSION: Final = "envoy.config.core.v3.TypedExtensionConfig"

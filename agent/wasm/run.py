@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from agent.metrics import Family, Metrics
-from agent.response import Packed, read_packed, read_removed
+from agent.protobuf.response import Packed, read_packed, read_removed
 from agent.wasm import files
 from agent.wasm.cache import Cache, Found, Key, Missing, Want, directory_of
 from agent.wasm.convert import (

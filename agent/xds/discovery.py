@@ -10,8 +10,8 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from agent.response import REMOVED, RESOURCES, WRAPPER, Packed, read_packed, read_resource
-from agent.wire import LENGTH, Value, WireError, embedded, fields, last_text, message, text
+from agent.protobuf.response import REMOVED, RESOURCES, WRAPPER, Packed, read_packed, read_resource
+from agent.protobuf.wire import LENGTH, Value, WireError, embedded, fields, last_text, message, text
 from agent.xds.resources import ENVOY_PREFIX
 
 #: google.rpc.Code INTERNAL, what the agent's own NACKs carry. Section 2.8.

@@ -9,7 +9,7 @@ Source: xds-identity-dns.md sections 2.11 and 2.17.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from agent.response import read_removed
+from agent.protobuf.response import read_removed
 from agent.xds.discovery import Kind, read_named
 from agent.xds.resources import CLUSTER, LISTENER
 

@@ -14,7 +14,7 @@ Source: xds-identity-dns.md sections 2.6 to 2.8 and 9.4, deviation D-9.
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from agent.wire import WireError
+from agent.protobuf.wire import WireError
 from agent.xds.discovery import (
     Kind,
     Request,

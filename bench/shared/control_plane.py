@@ -36,7 +36,7 @@ from google.protobuf.any_pb2 import Any
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
-from agent.wire import fields, message
+from agent.protobuf.wire import fields, message
 
 ADDRESS = "localhost:15012"
 #: What the agent expects of a control plane on localhost.

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import grpc
 
-from agent.wire import message
+from agent.protobuf.wire import message
 from agent.xds.discovery import Kind, Resource, read_request, write_response
 from agent.xds.local.passthrough import passthrough
 from agent.xds.resources import CLUSTER, LISTENER, PREFIX

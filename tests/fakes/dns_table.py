@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from agent.dns.names import Entry, Names, make_place
-from agent.wire import message
+from agent.protobuf.wire import message
 
 NAMESPACE = "ns1"
 DOMAIN = "ns1.svc.cluster.local"

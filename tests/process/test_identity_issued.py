@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from agent.identity.keys import KeySettings
-from agent.wire import message
+from agent.protobuf.wire import message
 from tests.fakes.ca import CsrCall
 from tests.fakes.clock import FakeClock
 from tests.fakes.identity import SPIFFE_ID

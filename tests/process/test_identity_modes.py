@@ -11,7 +11,7 @@ import pytest
 
 from agent.identity.modes import Mode
 from agent.identity.settings import OutputSettings, RotationSettings
-from agent.wire import message
+from agent.protobuf.wire import message
 from tests.fakes.ca import CsrCall, FakeCa, RefusedError, Root, fake_ca, write_files
 from tests.fakes.clock import FakeClock
 from tests.fakes.control_plane import Authority

@@ -17,7 +17,7 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
-from agent.wire import message
+from agent.protobuf.wire import message
 from agent.xds.discovery import (
     Kind,
     Resource,

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from envoy.service.discovery.v3 import discovery_pb2
 
-from agent.wire import message
+from agent.protobuf.wire import message
 from agent.xds.discovery import Kind, write_request
 from agent.xds.resources import CLUSTER
 from tests.fakes.control_plane import SERVER_NAME, control_plane

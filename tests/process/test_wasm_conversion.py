@@ -12,8 +12,8 @@ from envoy.extensions.filters.http.wasm.v3.wasm_pb2 import Wasm as HttpWasm
 from google.protobuf.any_pb2 import Any
 from google.protobuf.empty_pb2 import Empty
 
+from agent.protobuf.wire import message
 from agent.wasm.cache import Want
-from agent.wire import message
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.resources import EXTENSION
 from tests.fakes.modules import modules

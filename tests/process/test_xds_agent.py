@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 import yaml
 
-from agent.wire import message
+from agent.protobuf.wire import message
 from agent.xds.discovery import Kind, read_request, write_request
 from agent.xds.resources import CLUSTER, LISTENER, NAME_TABLE, PROXY_CONFIG
 from tests.fakes.ads_client import AdsClient, ads_client

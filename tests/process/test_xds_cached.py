@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.wire import message
+from agent.protobuf.wire import message
 from agent.xds.discovery import (
     REQUEST,
     Kind,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.wire import message
+from agent.protobuf.wire import message
 from agent.xds.discovery import (
     Kind,
     Request,

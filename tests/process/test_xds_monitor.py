@@ -12,7 +12,7 @@ import pytest
 
 from agent.http.client import stream as http_stream
 from agent.metrics import Metrics
-from agent.wire import message
+from agent.protobuf.wire import message
 from agent.xds.discovery import Kind, Resource, read_response, write_request, write_response
 from agent.xds.monitor.server import KEPT_LINES, MAX_WATCHERS
 from agent.xds.resources import CLUSTER, LISTENER, NAME_TABLE

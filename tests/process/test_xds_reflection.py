@@ -6,7 +6,7 @@ import grpc
 import pytest
 from google.protobuf import descriptor_database, descriptor_pb2, descriptor_pool
 
-from agent.wire import last, last_text, message
+from agent.protobuf.wire import last, last_text, message
 from tests.fakes.control_plane import control_plane
 from tests.fakes.relay_bench import bench
 

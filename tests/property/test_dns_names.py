@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.dns.names import KUBERNETES, Entry, Names, make_place
-from agent.wire import WireError
+from agent.protobuf.wire import WireError
 from tests.fakes.dns_table import serialised
 
 LABELS = st.sampled_from(["a", "b", "svc", "ns1", "local", "*", "A"])

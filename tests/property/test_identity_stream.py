@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from agent.identity.secret import SECRET, Roots, SecretRequest, read_request, write_secret
 from agent.identity.stream import Meaning, SdsStream
-from agent.wire import WireError
+from agent.protobuf.wire import WireError
 
 NAMES = st.lists(st.sampled_from("abc"), max_size=4)
 

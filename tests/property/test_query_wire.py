@@ -6,9 +6,9 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.protobuf.wire import WireError, message
 from agent.query.render import render
 from agent.query.wire import decode
-from agent.wire import WireError, message
 from agent.xds.discovery import Resource
 from agent.xds.resources import CLUSTER, NAME_TABLE, SECRET
 

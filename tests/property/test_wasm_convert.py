@@ -11,8 +11,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.edit import enumeration, integer, oneof, replaced, without
-from agent.response import read_packed, read_removed
+from agent.protobuf.edit import enumeration, integer, oneof, replaced, without
+from agent.protobuf.response import read_packed, read_removed
+from agent.protobuf.wire import WireError, embedded, last, message
 from agent.wasm.cache import Want
 from agent.wasm.convert import (
     ExtensionError,
@@ -23,7 +24,6 @@ from agent.wasm.convert import (
     replacement,
     write_resources,
 )
-from agent.wire import WireError, embedded, last, message
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.resources import EXTENSION
 from tests.fakes.wasm import packed, unpacked

@@ -10,7 +10,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.wire import message
+from agent.protobuf.wire import message
 from agent.xds.cache.files import Store
 from agent.xds.cache.ledger import Change, Ledger, Stage
 from agent.xds.discovery import Kind, read_response

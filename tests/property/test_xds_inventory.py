@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.wire import message
+from agent.protobuf.wire import message
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.inventory import Change, Inventory
 from agent.xds.resources import LISTENER

@@ -9,8 +9,8 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.response import read_removed
-from agent.wire import WireError, fields, message
+from agent.protobuf.response import read_removed
+from agent.protobuf.wire import WireError, fields, message
 from agent.xds.discovery import (
     Kind,
     Request,

@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from agent.dns.names import Entry, Names, Place, ip_version, make_place, read_entry
-from agent.wire import WireError, message
+from agent.protobuf.wire import WireError, message
 from tests.fakes.dns_table import (
     KUBERNETES,
     TABLE,

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.identity.bundle import join_chain, merge, read_trust_bundle
-from agent.wire import WireError, message
+from agent.protobuf.wire import WireError, message
 
 
 def block(content: str) -> bytes:

@@ -18,7 +18,7 @@ from agent.identity.secret import (
     write_secret,
 )
 from agent.identity.settings import KeyProvider
-from agent.wire import fields, message
+from agent.protobuf.wire import fields, message
 
 PAIR = KeyPair(b"chain", PrivateKey(b"hush"))
 

@@ -15,9 +15,9 @@ from google.protobuf import any_pb2, struct_pb2
 from google.protobuf.message import Message
 from udpa.type.v1 import typed_struct_pb2  # type: ignore[import-untyped]  # xds-protos has none
 
+from agent.protobuf.wire import WireError, message
 from agent.query.render import PULL_SECRET, render
 from agent.query.wire import REDACTED
-from agent.wire import WireError, message
 from agent.xds.discovery import Resource
 from agent.xds.local.convert import convert
 from agent.xds.resources import (

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from agent.protobuf.wire import WireError, message
 from agent.query.wire import MAX_DEPTH, REDACTED, decode, encode
-from agent.wire import WireError, message
 
 KEY = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\n"
 

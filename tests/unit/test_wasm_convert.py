@@ -15,7 +15,7 @@ from xds.type.v3 import (  # type: ignore[import-untyped]  # has no types
     typed_struct_pb2 as xds_typed_struct,
 )
 
-from agent.response import read_packed, read_removed
+from agent.protobuf.response import read_packed, read_removed
 from agent.wasm.cache import Policy, PullSecret, Want
 from agent.wasm.convert import (
     ExtensionError,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.response import WRAPPER
-from agent.wire import WireError, message
+from agent.protobuf.response import WRAPPER
+from agent.protobuf.wire import WireError, message
 from agent.xds.cache.entries import Entry, entries
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.resources import CLUSTER, EXTENSION, LISTENER

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from agent.wire import WireError, message
+from agent.protobuf.wire import WireError, message
 from agent.xds.cache.ledger import (
     Accept,
     Change,

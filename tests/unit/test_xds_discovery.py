@@ -4,8 +4,8 @@ import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import any_pb2
 
-from agent.response import WRAPPER
-from agent.wire import message
+from agent.protobuf.response import WRAPPER
+from agent.protobuf.wire import message
 from agent.xds.discovery import (
     REQUEST,
     Kind,

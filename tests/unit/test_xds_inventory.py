@@ -3,8 +3,8 @@
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
-from agent.response import WRAPPER
-from agent.wire import WireError, message
+from agent.protobuf.response import WRAPPER
+from agent.protobuf.wire import WireError, message
 from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.inventory import Change, Inventory
 from agent.xds.resources import CLUSTER, ENDPOINT, LISTENER, NAME_TABLE

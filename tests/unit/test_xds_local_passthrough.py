@@ -9,7 +9,7 @@ import pytest
 import yaml
 from google.protobuf import json_format
 
-from agent.classes import load, message_class
+from agent.protobuf.classes import load, message_class
 from agent.xds.local.convert import convert
 from agent.xds.local.passthrough import VERSION, passthrough
 from agent.xds.resources import CLUSTER, LISTENER

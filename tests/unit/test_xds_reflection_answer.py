@@ -4,7 +4,7 @@ import pytest
 from envoy.service.discovery.v3 import ads_pb2
 from google.protobuf import descriptor_pb2
 
-from agent.wire import WireError, fields, last, last_text, message
+from agent.protobuf.wire import WireError, fields, last, last_text, message
 from agent.xds.reflection.__main__ import collect
 from agent.xds.reflection.answer import Answers
 

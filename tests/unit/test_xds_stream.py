@@ -3,7 +3,7 @@
 import pytest
 from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest, DiscoveryRequest
 
-from agent.wire import WireError, message
+from agent.protobuf.wire import WireError, message
 from agent.xds.discovery import (
     Kind,
     Request,

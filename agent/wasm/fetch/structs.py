@@ -9,7 +9,7 @@ from typing import Final
 from google.protobuf import json_format, struct_pb2
 from google.protobuf.message import DecodeError
 
-from agent.classes import load_all, message_class
+from agent.protobuf.classes import load_all, message_class
 from agent.wasm.fetch.errors import FetchError
 
 #: What protobuf puts before what is wrong within a field.

@@ -6,8 +6,8 @@ Source: xds-identity-dns.md sections 2.17 and 3.2, requirement R-3.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from agent.response import Packed, read_removed
-from agent.wire import WireError
+from agent.protobuf.response import Packed, read_removed
+from agent.protobuf.wire import WireError
 from agent.xds.discovery import Kind, read_named
 from agent.xds.resources import EXTENSION
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, assert_never
 
-from agent.wire import WireError
+from agent.protobuf.wire import WireError
 from agent.xds.cache.entries import entries
 from agent.xds.cache.ledger import Accept, Change, Discard, Drop, Forget, Retain, Stage
 from agent.xds.discovery import Resource

@@ -15,7 +15,7 @@ Source: xds-identity-dns.md sections 2.11 and 10.4.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from agent.wire import fields
+from agent.protobuf.wire import fields
 from agent.xds.discovery import (
     REQUEST,
     Kind,

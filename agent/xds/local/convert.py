@@ -10,7 +10,7 @@ from typing import Final
 
 from google.protobuf import json_format
 
-from agent.classes import TYPE_KEY, load_all, message_class
+from agent.protobuf.classes import TYPE_KEY, load_all, message_class
 from agent.xds.discovery import Resource
 from agent.xds.local.parse import FileError, describe, entries
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from agent.classes import TYPE_KEY
+from agent.protobuf.classes import TYPE_KEY
 
 #: Of a file, its aliases written out: a dozen lines of them can stand for billions.
 MAX_VALUES: Final = 1_000_000

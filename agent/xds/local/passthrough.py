@@ -16,7 +16,7 @@ version 3; a test compares the bytes, decoded by the generated classes, with a r
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from agent.wire import Value, message
+from agent.protobuf.wire import Value, message
 from agent.xds.discovery import Resource
 from agent.xds.resources import CLUSTER, LISTENER, PREFIX
 from agent.xds.snapshot import Snapshot, make_snapshot

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from agent.wire import WireError
+from agent.protobuf.wire import WireError
 from agent.xds.discovery import Kind, Resource, read_resources, write_response
 from agent.xds.snapshot import Snapshot, make_snapshot
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from agent.wire import WireError
+from agent.protobuf.wire import WireError
 from agent.xds.discovery import Kind, read_response
 from agent.xds.endings import ENVOY_LEFT, Ending, downstream_write_failed, too_long, unreadable
 from agent.xds.resources import short_name

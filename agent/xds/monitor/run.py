@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from agent.wire import WireError
+from agent.protobuf.wire import WireError
 from agent.xds.discovery import (
     Kind,
     Request,

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Final
 
-from agent.wire import WireError
+from agent.protobuf.wire import WireError
 from agent.xds.discovery import Kind, Request, Response, read_subscription
 from agent.xds.inventory import Change, Inventory
 from agent.xds.monitor.report import Document, pushed

@@ -8,7 +8,7 @@ Source: xds-identity-dns.md section 2.1; grpc/reflection/v1/reflection.proto of 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from agent.wire import LENGTH, fields, last_text, message, text
+from agent.protobuf.wire import LENGTH, fields, last_text, message, text
 
 #: Field numbers of a request, of which one is set.
 BY_NAME, BY_SYMBOL, SERVICES = 3, 4, 7

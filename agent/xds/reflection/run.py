@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 
-from agent.wire import WireError
+from agent.protobuf.wire import WireError
 from agent.xds.client import SERVICE
 from agent.xds.reflection.answer import Answers
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 import grpc
 
 from agent.errors import SecretError
-from agent.wire import WireError
+from agent.protobuf.wire import WireError
 from agent.xds.client import ControlPlane, Upstream
 from agent.xds.discovery import Kind, Request, Response
 from agent.xds.endings import (

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 
-from agent.wire import WireError
+from agent.protobuf.wire import WireError
 from agent.xds.cache.ledger import Ledger, has_configuration
 from agent.xds.cache.process import Recorder
 from agent.xds.discovery import Kind, read_node_id, read_response

@@ -12,8 +12,8 @@ Source: xds-identity-dns.md sections 2.6 and 2.8, deviation D-8.
 
 from collections.abc import Collection, MutableMapping
 
-from agent.edit import without
-from agent.wire import message
+from agent.protobuf.edit import without
+from agent.protobuf.wire import message
 from agent.xds.discovery import (
     REQUEST,
     Kind,

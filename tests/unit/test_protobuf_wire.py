@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.wire import (
+from agent.protobuf.wire import (
     FIXED32,
     FIXED64,
     LENGTH,

@@ -9,7 +9,7 @@ Source: xds-identity-dns.md section 2.17.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from agent.wire import LENGTH, fields, text
+from agent.protobuf.wire import LENGTH, fields, text
 
 #: Field numbers of a response.
 RESOURCES, REMOVED = 2, 6

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.classes import load, load_all, message_class
+from agent.protobuf.classes import load, load_all, message_class
 
 CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 

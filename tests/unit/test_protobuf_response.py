@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.response import Packed, read_packed, read_removed, read_resource
-from agent.wire import WireError, message
+from agent.protobuf.response import Packed, read_packed, read_removed, read_resource
+from agent.protobuf.wire import WireError, message
 
 ANY = message((1, "type"), (2, b"body"))
 RESOURCE = message((1, "v1"), (9, 1), (3, "name"), (2, ANY))

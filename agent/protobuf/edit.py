@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agent.wire import LENGTH, VARINT, fields, message
+from agent.protobuf.wire import LENGTH, VARINT, fields, message
 
 MASK64 = 2**64 - 1
 MASK32 = 2**32 - 1

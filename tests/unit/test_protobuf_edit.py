@@ -1,7 +1,7 @@
 """Single fields of a message, read and replaced."""
 
-from agent.edit import enumeration, integer, oneof, replaced, without
-from agent.wire import message
+from agent.protobuf.edit import enumeration, integer, oneof, replaced, without
+from agent.protobuf.wire import message
 
 MESSAGE = message((1, "a"), (2, b"x"), (1, "b"), (3, 5), (2, b"y"), (3, 2**64 - 1))
 

@@ -1,0 +1,1 @@
+"""Protobuf messages, mostly as bytes: read and changed without the library where possible."""
