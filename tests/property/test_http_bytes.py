@@ -124,6 +124,28 @@ def test_a_response_is_read_or_refused_with_a_reason(
     assert "\n" not in reason
 
 
+@st.composite
+def answers(draw: st.DrawFn) -> bytes:
+    """Return an answer that says where it ends."""
+    body = draw(st.binary(max_size=40))
+    if draw(st.booleans()):
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+    return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + b"0\r\n\r\n"
+
+
+@given(answers(), st.binary(max_size=10).map(lambda data: data.lstrip(b"\r\n")), CUTS)
+def test_a_connection_goes_on_only_behind_the_last_byte_of_an_answer(
+    answer: bytes, surplus: bytes, sizes: list[int]
+) -> None:
+    parser, fed = ResponseParser(is_head=False), 0
+
+    for piece in filter(None, cut(answer + surplus, sizes)):
+        parser.feed(piece)
+        fed += len(piece)
+        assert parser.goes_on is (fed == len(answer))
+
+
 @given(st.text("a/.%2", max_size=20).map(lambda text: "/" + text))
 def test_a_cleaned_path_is_clean_and_stays_on_its_host(path: str) -> None:
     clean = clean_path(path)
