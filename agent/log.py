@@ -50,6 +50,8 @@ SCOPES: Final[Mapping[str, str]] = {
     "agent.status.application": "healthcheck",
     "grpc": "grpc",
 }
+#: What a change of levels can name: other scopes of the reference write nothing here.
+KNOWN_SCOPES: Final = frozenset(("all", DEFAULT_SCOPE, *SCOPES.values()))
 
 
 def set_up(settings: LogSettings) -> None:
@@ -103,13 +105,17 @@ class Levels:
             seconds: until the settings' are back; zero for at once.
 
         Raises:
-            ValueError: one line for what is wrong with the text.
+            ValueError: one line for what is wrong with the text, an unknown scope included: the
+                flag lets those pass for old installs, but here someone waits for the lines.
         """
         errors: list[str] = []
         settled = (f"{scope}:{level}" for scope, level in self._settled.items())
         levels = parse_levels(",".join((*settled, text)), errors)
         if errors:
             raise ValueError("; ".join(errors).replace("--log_output_level item ", "level "))
+        named = (item.rpartition(":")[0] for item in text.split(","))
+        if unknown := sorted({*filter(None, named)} - KNOWN_SCOPES):
+            raise ValueError(f"scope {unknown[0]!r}: expected {', '.join(sorted(KNOWN_SCOPES))}")
         if self._reset:
             self._reset.cancel()
         self._levels, self._until = levels, round(time.time() + seconds, 3)

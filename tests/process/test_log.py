@@ -207,3 +207,18 @@ def test_what_is_no_level_changes_nothing(tmp_path: Path, text: str) -> None:
 
     assert levels.document()["until"] is None
     assert logging.getLogger().level == logging.INFO
+
+
+@pytest.mark.parametrize("text", ["typo:debug", "dns:debug,typo:debug", "typo:debug,all:info"])
+def test_an_unknown_scope_is_refused_with_the_known_ones(tmp_path: Path, text: str) -> None:
+    chosen = settings(tmp_path / "log", old="debug")  # of the flag, which takes any
+    log.set_up(chosen)
+    levels = log.Levels(chosen, Clock().later)
+    known = "all, cache, default, dns, grpc, healthcheck, probes, wasm, xdsproxy"
+
+    with pytest.raises(ValueError, match=f"^scope 'typo': expected {known}$"):
+        levels.change(text, 60)
+
+    assert levels.document()["until"] is None
+    levels.change(",".join(f"{scope}:warn" for scope in known.split(", ")), 60)
+    assert levels_of(levels.document(), "dns", "old") == ["warn", "warn"]
