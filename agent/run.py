@@ -31,7 +31,7 @@ from agent.process import ENDINGS, build
 from agent.settings import Settings
 from agent.status import run as status
 from agent.status.settings import StatusSettings
-from agent.version import BUILD
+from agent.version import version_line
 from agent.wasm.settings import WasmSettings
 from agent.xds import run as xds
 from agent.xds.discovery import Kind, read_response
@@ -159,7 +159,7 @@ async def _serve(
             "config": lambda: _config(settings),
             "drain": supervisor.document,
             "logging": levels.document,
-            "pod": lambda: {"node": start.node.id, "version": BUILD.tag},
+            "pod": lambda: {"node": start.node.id, "version": version_line()},
         }
         checks = {"envoy": supervisor.problem}
         if settings.grpc.path:
@@ -224,7 +224,6 @@ async def _serve(
 def _config(settings: Settings) -> dict[str, object]:
     """Return, as JSON has it, what this is and the settings that it has."""
     from agent.effective import describe  # noqa: PLC0415 - for hardly anyone
-    from agent.version import version_line  # noqa: PLC0415 - as above
 
     return {"version": version_line(), "settings": describe(settings)}
 

@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 
 #: Of this package, as in pyproject.toml.
 AGENT_VERSION: Final = "0.1.0"
+#: The release's tag. It is the revision, too: a build outside of a repository knows no other name.
+TAG: Final = f"mesh-agent-{AGENT_VERSION}"
 
 
 class Build(NamedTuple):
@@ -26,15 +28,15 @@ class Build(NamedTuple):
 
 BUILD: Final = Build(
     version="1.31.0",
-    revision="unknown",
+    revision=TAG,
     golang_version=f"python{sys.version.partition(' ')[0]}",
     status="unknown",
-    tag=f"mesh-agent-{AGENT_VERSION}",
+    tag=TAG,
 )
 
 
 def version_line(build: Build = BUILD) -> str:
-    """Return `<version>-<revision>-<status>`, which the log begins with.
+    """Return `<version>-<revision>-<status>`: in the log, at /debug/config and on the page.
 
     Source: bootstrap.md section 1.4.
     """

@@ -21,7 +21,8 @@ def test_the_package_version_is_that_of_its_metadata() -> None:
     metadata = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text())
 
     assert metadata["project"]["version"] == AGENT_VERSION
-    assert BUILD.tag.endswith(AGENT_VERSION)
+    assert BUILD.tag == BUILD.revision == f"mesh-agent-{AGENT_VERSION}"
+    assert version_line() == f"{BUILD.version}-{BUILD.tag}-unknown"
 
 
 def test_istiod_can_parse_the_version() -> None:
