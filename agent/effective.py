@@ -37,7 +37,7 @@ def describe(value: Any, name: str = "") -> Any:  # noqa: ANN401 -- of any setti
         value: a branch, or one of its values.
         name: of the field or key that it is the value of.
     """
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+    if hasattr(value, "_asdict"):
         return describe(value._asdict(), name)
     if isinstance(value, Mapping):
         return _mapping(value, name)

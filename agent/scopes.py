@@ -40,6 +40,10 @@ class LogSettings:
         self.as_json = as_json
         self.callers = callers
 
+    def _asdict(self) -> dict[str, object]:
+        """Return the fields by name, as a named tuple does; without importing what makes those."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
 
 def parse_log(flags: Parsed, errors: list[str]) -> LogSettings:
     """Return the logging branch; unusable values are added to the errors."""

@@ -1,6 +1,7 @@
 """Settings as they are shown: all of them, without what may be a secret."""
 
 import json
+import re
 from enum import Enum
 from typing import NamedTuple
 
@@ -50,6 +51,9 @@ def test_a_whole_tree_is_json_without_secrets() -> None:
 
     text = json.dumps(shown)
     assert SECRET not in text
+    assert not re.findall(r"<(?!masked|\d+ )[^>]*>", text)  # each branch by its fields
+    assert shown["log"]["levels"] == {"default": "info", "grpc": "none"}
+    assert shown["log"]["targets"] == ["stdout"]
     assert "DATABASE_URL" in shown["node"]["environ"]
     assert shown["status"]["port"] == 15020
     assert shown["xds"]["upstream"]["address"] == "istiod.istio-system.svc:15012"
