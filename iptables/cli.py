@@ -17,7 +17,7 @@ from iptables.host import Account, HostFacts
 from iptables.installed import as_saved, replace
 from iptables.lock import client as lock
 from iptables.log import Log, open_log
-from iptables.netlink import FAMILIES, IPV6, Family
+from iptables.netlink import FAMILIES, IPV4, IPV6, Family
 from iptables.nft import client as nftables
 from iptables.normal import Names
 from iptables.options import FLAGS, spelled_out
@@ -121,7 +121,8 @@ def _explain(flow: "Flow", flags: Parsed, environ: Mapping[str, str], log: Log) 
     from iptables.explain import run as explain  # noqa: PLC0415 - as in _flow
 
     facts = _facts(flags, environ)
-    settings = config.parse_settings(flags, environ, facts)
+    family: Family = IPV6 if flow.source.address.version == IPV6 else IPV4
+    settings = config.parse_settings(flags, environ, facts, explained=family)
     for warning in settings.warnings:
         log.write("warn", warning)
     names = _names({family: plan(settings.config, family) for family in FAMILIES})

@@ -12,7 +12,7 @@ from iptables.errors import ConfigError
 from iptables.flags import Parsed, parse_bool
 from iptables.host import Families, HostFacts, Servers
 from iptables.lists import MAX_PORT, ListReader, Ranges, Selection
-from iptables.netlink import IPV4
+from iptables.netlink import IPV4, IPV6, Family
 
 Mode = Literal["REDIRECT", "TPROXY", "NONE"]
 #: Whose tables, and by what: the tools of these kinds, or libiptc without any tool.
@@ -150,8 +150,16 @@ class Settings(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def parse_settings(flags: Parsed, environ: Mapping[str, str], facts: HostFacts) -> Settings:
+def parse_settings(
+    flags: Parsed, environ: Mapping[str, str], facts: HostFacts, *, explained: Family | None = None
+) -> Settings:
     """Return what is to be captured and done.
+
+    Args:
+        flags: the command line.
+        environ: variables without a flag.
+        facts: what was read from the host.
+        explained: family of the flow that is only to be explained; such a one needs no address.
 
     Raises:
         ConfigError: something is unusable; it lists every problem.
@@ -160,7 +168,8 @@ def parse_settings(flags: Parsed, environ: Mapping[str, str], facts: HostFacts) 
     """
     reader = ListReader()
     warnings = list(flags.warnings)
-    config = _config(flags, environ, facts, reader, warnings)
+    families = _families(flags, facts, explained, reader, warnings)
+    config = _config(flags, environ, facts, families, reader, warnings)
     actions = _actions(flags, environ, reader)
     if reader.problems:
         raise ConfigError(reader.problems)
@@ -205,22 +214,37 @@ def _contradiction(backend: str, other: str) -> str:
     return f"--backend={backend} (AGENT_CAPTURE_BACKEND) and {other}: expected only one of the two"
 
 
-def _config(
+def _families(
     flags: Parsed,
-    environ: Mapping[str, str],
     facts: HostFacts,
+    explained: Family | None,
     reader: ListReader,
     warnings: list[str],
-) -> CaptureConfig:
-    found = host.families(facts.addresses, dual_stack=flags.is_on("dual-stack"))
-    if found is None:
+) -> Families:
+    """Return which families are captured; of a flow elsewhere, its own counts as one of them."""
+    has_dual_stack = flags.is_on("dual-stack")
+    found = host.families(facts.addresses, dual_stack=has_dual_stack)
+    if found is None and explained is None:
         reader.problems.append("no valid local IP address found on any interface")
+    if explained == IPV6 and (found is None or has_dual_stack):
+        return Families(ipv6=True, has_ipv4=found is not None and found.has_ipv4, host_ip="")
     families = found or Families(ipv6=False, has_ipv4=True, host_ip="")
-    if families.uncaptured_ipv6 and not flags.is_on("cleanup-only"):
+    if families.uncaptured_ipv6 and explained != IPV4 and not flags.is_on("cleanup-only"):
         warnings.append(
             f"IPv6 traffic of {families.uncaptured_ipv6} bypasses Envoy: "
             "--dual-stack or ISTIO_DUAL_STACK=true captures it"
         )
+    return families
+
+
+def _config(  # noqa: PLR0917 - what a configuration is made of
+    flags: Parsed,
+    environ: Mapping[str, str],
+    facts: HostFacts,
+    families: Families,
+    reader: ListReader,
+    warnings: list[str],
+) -> CaptureConfig:
     dns = _dns(flags, facts, families, reader, warnings)
     return CaptureConfig(
         listeners=_listeners(flags, reader),

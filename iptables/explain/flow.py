@@ -131,11 +131,12 @@ def _endpoint(text: str) -> Endpoint:
 def complete(flow: Flow, addresses: Iterable[InterfaceAddress]) -> Flow:
     """Return a flow with an interface: where none is named, `lo` or the usual one.
 
-    The usual one is the first that has an address of the flow's family.
+    The usual one is the first that has an address of the flow's family. Where a flow is sent, its
+    source is an address, also if the flow is explained elsewhere.
     """
     if flow.interface:
         return flow
-    if is_local(flow.destination.address, local_addresses(addresses)):
+    if is_local(flow.destination.address, local_addresses(addresses) | {str(flow.source.address)}):
         return flow._replace(interface=LOOPBACK)
     version = flow.destination.address.version
     usual = (item.interface for item in addresses if item.family == version)

@@ -105,13 +105,14 @@ def explain(flow: Flow, chains: Chains, local: frozenset[str]) -> Explanation:
     Args:
         flow: complete, with its interface.
         chains: the rules of its address family; names of users and groups are numbers in them.
-        local: addresses of this network namespace.
+        local: addresses of this network namespace, besides the source of what is sent there.
     """
     walk = _Walk(flow, chains)
     if flow.direction == "in":
         walk.call("PREROUTING", TABLES)
     else:
         walk.call("OUTPUT", TABLES)
+        local |= {str(flow.source.address)}
         if not walk.is_dropped and is_local(walk.packet.destination, local):
             walk.come_in_again()
     return Explanation(flow, tuple(walk.hooks), walk.fate or walk.returned, tuple(walk.unread))

@@ -68,6 +68,27 @@ def test_a_plan_is_explained_rule_by_rule_and_nothing_else_is_printed(inside: Na
     )
 
 
+@pytest.mark.parametrize("backend", [(), ("--native-nftables",)])
+@pytest.mark.parametrize(
+    ("flow", "port"),
+    [(OUTBOUND, 15001), (INBOUND, 15006), ("tcp uid=5000 127.0.0.1 1.2.3.4:80", 15001)],
+)
+def test_a_plan_is_explained_where_there_is_no_address(
+    flow: str, port: int, backend: tuple[str, ...]
+) -> None:
+    with namespace() as bare:
+        done = run(bare, *backend, "--explain", flow)
+
+    assert done.stdout.splitlines()[-1].startswith(f"verdict  redirected to {port}: ")
+    assert done.stderr == ""
+
+
+def test_an_ipv4_flow_is_not_bothered_with_ipv6(inside: Namespace) -> None:
+    done = run(inside, "--dual-stack=false", "--explain", OUTBOUND)
+
+    assert done.stderr == ""
+
+
 def test_nftables_are_explained_in_nfts_words(inside: Namespace) -> None:
     text = run(inside, "--native-nftables", "--explain", INBOUND).stdout
 

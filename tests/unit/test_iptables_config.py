@@ -288,6 +288,32 @@ def test_ipv6_that_bypasses_envoy_is_warned_about() -> None:
     assert settings("--dual-stack", host=host).warnings == ()
 
 
+@pytest.mark.parametrize("arguments", [(), ("--dual-stack",)])
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_flow_can_be_explained_without_an_address(
+    family: Family, arguments: tuple[str, ...]
+) -> None:
+    flags = parse_flags(FLAGS, arguments)
+
+    found = parse_settings(flags, {}, HostFacts(addresses=()), explained=family)
+
+    assert family in found.config.families.captured
+
+
+def test_a_flow_is_warned_only_about_its_own_family() -> None:
+    host = facts("10.0.0.7", "2001:db8::7")
+    flags = parse_flags(FLAGS, [])
+
+    assert parse_settings(flags, {}, host, explained=4).warnings == ()
+    assert "2001:db8::7" in parse_settings(flags, {}, host, explained=6).warnings[0]
+
+
+def test_dual_stack_captures_an_ipv6_flow_whatever_explains_it_has() -> None:
+    flags = parse_flags(FLAGS, ["--dual-stack"])
+
+    assert parse_settings(flags, {}, facts("10.0.0.7"), explained=6).config.families.ipv6
+
+
 def test_an_unusable_variable_is_a_warning() -> None:
     (warning,) = settings(RECONCILE="yes").warnings
 

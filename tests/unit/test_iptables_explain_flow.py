@@ -106,3 +106,7 @@ def test_without_an_address_the_interface_is_what_pods_have() -> None:
 
 def test_local_addresses_are_those_of_every_interface() -> None:
     assert local_addresses(ADDRESSES) == {"127.0.0.1", "10.0.0.7", "::1", "2001:db8::7"}
+
+
+def test_what_is_sent_to_its_own_address_stays_wherever_it_is_explained() -> None:
+    assert complete(parse_flow("tcp 10.244.1.7 10.244.1.7:80"), ()).interface == "lo"

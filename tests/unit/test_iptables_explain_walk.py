@@ -141,8 +141,9 @@ def test_each_step_is_told_with_its_reason() -> None:
     assert found.unread == ()
 
 
-def test_what_stays_here_comes_in_again_but_not_through_nat() -> None:
-    found = way("tcp uid=1337 10.0.0.7 10.0.0.7:80", planned_chains(plan(USUAL, 4), {}))
+@pytest.mark.parametrize("pod", ["10.0.0.7", "10.244.1.7"], ids=["here", "elsewhere"])
+def test_what_a_pod_sends_itself_comes_in_again_but_not_through_nat(pod: str) -> None:
+    found = way(f"tcp uid=1337 {pod} {pod}:80", planned_chains(plan(USUAL, 4), {}))
 
     assert [(hook.table, hook.chain, hook.again, bool(hook.skipped)) for hook in found.hooks] == [
         ("raw", "OUTPUT", False, False),
