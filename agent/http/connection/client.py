@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 64 * 1024
 MAX_PORT: Final = 65535
 RESOLVERS: Final = 4
-#: On, for one second, as the kubelet sets it; on, for none: reset instead of waiting.
+#: On, for one second, as the kubelet sets it.
 LINGER: Final = struct.pack("ii", 1, 1)
-NO_LINGER: Final = struct.pack("ii", 1, 0)
+#: At the end nothing may hold up the event loop for that second. Off: the kernel does the rest; on,
+#: for no time: what is unsent is dropped, and the connection reset.
+IN_BACKGROUND: Final = struct.pack("ii", 0, 0)
+RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Place(NamedTuple):
@@ -77,9 +80,9 @@ class Connection:
 
     def close(self, *, is_whole: bool = True) -> None:
         """Close it, at once where its answer is not whole."""
-        if not is_whole and self._sock.fileno() >= 0:
-            # What is unsent must not hold up the event loop for the second of SO_LINGER.
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        if self._sock.fileno() >= 0:
+            ending = IN_BACKGROUND if is_whole else RESET
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ending)
         if transport := getattr(self, "transport", None):
             transport.abort()
         self._sock.close()
