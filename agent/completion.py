@@ -1,4 +1,4 @@
-"""Shell completion: the commands, and the flags that each one's help names.
+"""Shell completion: the commands, the words that some begin with, the flags that help names.
 
 Source: bootstrap.md section 1.1.
 """
@@ -15,11 +15,16 @@ FUNCTION: Final = r"""_mesh_agent() {
     local word=${COMP_WORDS[COMP_CWORD]} words=
     if [ "$COMP_CWORD" -eq 1 ]; then
         words="@COMMANDS@"
-    elif [ "${COMP_WORDS[1]}" = help ] && [ "$COMP_CWORD" -eq 2 ]; then
-        words="@COMMANDS@"
     elif [ "${word#-}" != "$word" ]; then
         words=$("${COMP_WORDS[0]}" "${COMP_WORDS[1]}" --help 2>/dev/null |
             sed -n 's/^  [-a-zA-Z, ]\{4\}\(--[^ ]*\).*/\1/p')
+    elif [ "$COMP_CWORD" -eq 2 ]; then
+        case ${COMP_WORDS[1]} in
+            help) words="@COMMANDS@" ;;
+            xds) words="get status watch" ;;
+            dns) words=lookup ;;
+            completion) words="@SHELLS@" ;;
+        esac
     fi
     COMPREPLY=($(compgen -W "$words" -- "$word"))
 }
@@ -39,4 +44,5 @@ def script(shell: str, commands: Iterable[str]) -> str:
     """
     if shell not in BEGINNINGS:
         raise ValueError(f"completion {shell}".rstrip() + f": expected {' or '.join(BEGINNINGS)}")
-    return BEGINNINGS[shell] + FUNCTION.replace("@COMMANDS@", " ".join(commands))
+    function = FUNCTION.replace("@COMMANDS@", " ".join(commands))
+    return BEGINNINGS[shell] + function.replace("@SHELLS@", " ".join(BEGINNINGS))

@@ -172,6 +172,10 @@ def test_bash_completes_commands_and_their_flags(tmp_path: Path) -> None:
         "--timeoutSeconds",
         "--timeout-fatal",
     }
+    assert completed(tmp_path, "agent", "xds", "") == {"get", "status", "watch"}
+    assert "--timeout" in completed(tmp_path, "agent", "xds", "get", "--")
+    assert completed(tmp_path, "agent", "dns", "") == {"lookup"}
+    assert completed(tmp_path, "agent", "completion", "z") == {"zsh"}
     assert "--envoy-port" in completed(tmp_path, "agent", "istio-iptables", "-")
     assert completed(tmp_path, "agent", "proxy", "sidecar") == set()
 
