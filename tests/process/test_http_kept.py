@@ -252,15 +252,29 @@ async def test_a_connection_with_tls_is_kept_too(tmp_path: Path, protocol: str) 
         async with http2_server(status(200, b"ok"), context) as server:
             await ask_over_tls(server.port, kept, protocol)
             assert [each.stream for each in server.asked] == [1, 3, 5]
+            kept.close()
         return
     async with counted(tls=context) as application:
         await ask_over_tls(application.port, kept, protocol)
         assert (len(application.peers), len(application.requests)) == (1, 3)
+        kept.close()
 
 
-async def ask_over_tls(port: int, kept: Kept, protocol: str) -> None:
-    """Ask three times."""
-    for _ in range(3):
+async def test_a_connection_of_http_2_that_the_server_ends_is_replaced(tmp_path: Path) -> None:
+    kept = Kept()
+    async with http2_server(status(200, b"ok"), server_context(tmp_path, "h2")) as server:
+        await ask_over_tls(server.port, kept, "h2", count=2)
+        for connection in server.serving:
+            connection.cancel()
+        await until(lambda: kept.count == 0)
+        await ask_over_tls(server.port, kept, "h2", count=2)
+
+        assert [each.stream for each in server.asked] == [1, 3, 1, 3]
+        kept.close()
+
+
+async def ask_over_tls(port: int, kept: Kept, protocol: str, *, count: int = 3) -> None:
+    for _ in range(count):
         async with stream(
             "GET",
             "127.0.0.1",
@@ -271,4 +285,3 @@ async def ask_over_tls(port: int, kept: Kept, protocol: str) -> None:
             kept=kept,
         ) as incoming:
             assert [piece async for piece in incoming] == [b"ok"]
-    kept.close()
