@@ -27,6 +27,7 @@ class Endpoint(Enum):
     PROFILE = auto()
     PAGE = auto()
     OVERVIEW = auto()
+    INDEX = auto()
 
 
 class Route(NamedTuple):
@@ -55,6 +56,8 @@ EXACT: Final = {
     ("stats", "prometheus"): Endpoint.METRICS,
     ("quitquitquit",): Endpoint.QUIT,
     ("drain",): Endpoint.DRAIN,
+    ("debug",): Endpoint.INDEX,
+    ("debug", ""): Endpoint.INDEX,
     ("debug", "certs"): Endpoint.DOCUMENT,
     ("debug", "config"): Endpoint.DOCUMENT,
     ("debug", "drain"): Endpoint.DOCUMENT,

@@ -213,6 +213,10 @@ class StatusServer:
             return page(name)
         if endpoint is Endpoint.OVERVIEW:
             return await self._overview()
+        if endpoint is Endpoint.INDEX:
+            from agent.status.index import index  # noqa: PLC0415 -- by who looks
+
+            return Reply(OK, index(profiling=self._settings.profiling).encode(), SAFE_TEXT)
         if endpoint is Endpoint.PROFILE:
             return _profile(name.removeprefix("pprof/"))
         if endpoint is Endpoint.LOGGING and request.method == "POST":

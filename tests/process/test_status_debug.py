@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.fakes.status import Agent, status_server
+from tests.fakes.status import Agent, content_types, status_server
 
 PATHS = ("config", "tasks", "memory", "logging", "certs", "drain", "ndsz", "syncz")
 
@@ -21,6 +21,18 @@ async def test_all_of_it_is_for_this_pod_alone(name: str) -> None:
     assert refused.status == 403
     assert shown.status == 200
     assert shown.header("content-type") == "application/json"
+
+
+@pytest.mark.parametrize("path", ["/debug", "/debug/"])
+async def test_an_index_names_what_there_is(path: str) -> None:
+    async with status_server(profiling=False) as status:
+        refused = await status.ask(path, source="127.0.0.6")
+        shown = await status.ask(path)
+
+    assert (refused.status, shown.status) == (403, 200)
+    assert content_types(shown) == ("text/plain; charset=utf-8", "nosniff")
+    assert b"\n/debug/config       the settings in force\n" in shown.body
+    assert b"pprof" not in shown.body
 
 
 async def inner(begun: asyncio.Event) -> None:

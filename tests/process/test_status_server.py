@@ -30,6 +30,7 @@ async def test_control_endpoints_take_post_only(path: str, method: str) -> None:
         calls = status.agent.calls
 
     assert response.status == 405
+    assert response.header("allow") == "POST"
     assert response.body == (b"" if method == "HEAD" else b"Method Not Allowed\n")
     assert content_types(response) == ("text/plain; charset=utf-8", "nosniff")
     assert calls == []
