@@ -99,7 +99,10 @@ def documents() -> Json:
         "response_bytes": 12_345_678,
     }
     return {
-        "pod": {"node": f"sidecar~10.0.0.1~{LONG}.shop~shop.svc", "version": "mesh-agent-0.1.0"},
+        "pod": {
+            "node": f"sidecar~10.0.0.1~{LONG}.shop~shop.svc",
+            "version": "1.31.0-mesh-agent-0.1.0-unknown",
+        },
         "passed": {"requests": 1234, "responses": 1200, "refused": 2},
         "syncz": {
             "connection": {**CONNECTED, "sessions": 3, "stream": stream},
