@@ -25,7 +25,7 @@ COMMANDS = {
         "iptables.cli",
         "main",
         ("--cleanup-only",),
-        "take traffic capture away; the same as istio-iptables --cleanup-only",
+        "take it away: istio-iptables --cleanup-only",
     ),
     "dns": ("agent.dns.cli", "main", (), "look a name up as the pod does, and say why so"),
     "xds": ("agent.query.cli", "main", (), "show what Envoy is given, and what it makes of it"),

@@ -26,7 +26,8 @@ FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
 OCTAL: Final = frozenset("01234567_")
 #: Letters for 0x, 0o and 0b; which of them may stand where, int() knows.
 NUMERIC: Final = frozenset("0123456789abcdefoxABCDEFOX_")
-HELP_COLUMNS: Final = 88
+HELP_COLUMNS: Final = 80  # fits every terminal; wider ones do not make text easier to read
+INDENT: Final = 8 * " "
 MAX_INT: Final = 2**63 - 1
 MAX_UINT16: Final = 65535
 DURATION: Final = r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+"
@@ -366,11 +367,9 @@ def render_help(usage: str, summary: str, flags: Sequence[Flag]) -> str:
         summary: what the command does, one sentence or more.
         flags: its table; global flags are listed apart, once.
     """
-    from textwrap import fill  # noqa: PLC0415 - only people read help
-
     own = [flag for flag in flags if flag not in GLOBAL_FLAGS]
     lines = [
-        *(fill(line, HELP_COLUMNS) for line in summary.split("\n")),
+        *(_wrapped(line) for line in summary.split("\n")),
         "",
         "Usage:",
         f"  {usage}",
@@ -385,4 +384,17 @@ def _help_lines(flag: Flag) -> list[str]:
     kind = "" if flag.kind == "bool" else f" {flag.kind.removesuffix('s')}"
     notes = f"; default {default}" if (default := _shown(flag, flag.default)) else ""
     notes += f"; variable {', then '.join(flag.env)}" if flag.env else ""
-    return [f"  {letter}--{flag.name}{kind}", f"        {flag.help}{notes}"]
+    return [f"  {letter}--{flag.name}{kind}", _wrapped(flag.help + notes, INDENT)]
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    from textwrap import fill  # noqa: PLC0415 - only people read help
+
+    return fill(
+        text,
+        HELP_COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,  # names of flags stay whole
+    )

@@ -39,6 +39,7 @@ def test_every_command_has_help(name: str) -> None:
 
     assert done.returncode == 0
     assert "Usage:" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
     assert done.stderr == ""
 
 
