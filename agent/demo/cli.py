@@ -15,7 +15,7 @@ from agent.demo.addresses import CABLE, url
 from agent.demo.commands import look_around
 from agent.demo.manifest import APPLICATION_PORT, IMAGE_ENVIRONMENT
 from agent.demo.observe import can_make_namespaces
-from agent.demo.process import block_signals, supervise, wait_for_stop
+from agent.demo.process import block_signals, is_in_chroot, supervise, wait_for_stop
 from agent.demo.report import Line, closing, heading, opening, summary
 from agent.demo.run import CLIENT, RunningPod, clear, pod_in
 from agent.demo.scenario import START_UP, Pod, Step, termination, traffic
@@ -42,6 +42,10 @@ HELP: Final = (
 NEEDED: Final = (
     "agent demo needs root with CAP_NET_ADMIN and CAP_SYS_ADMIN, to make network and mount "
     "namespaces and to capture traffic in them"
+)
+CHROOT: Final = (
+    "agent demo cannot run in a chroot: who enters the mount namespace of its pod is at the root "
+    "of the machine, where these files are elsewhere; run it outside, or in a container"
 )
 TOOLS: Final = ("nsenter", "setpriv", "unshare", "iptables")
 LOG_TAIL_LINES: Final = 20
@@ -80,13 +84,18 @@ def _fail(error: Exception) -> int:
 
 
 def _require_tools() -> None:
-    if not can_make_namespaces(Path("/proc/self/status").read_text()):
+    status = Path("/proc/self/status")
+    if not status.exists():
+        raise SystemRefusedError("agent demo needs /proc; run: mount -t proc proc /proc")
+    if not can_make_namespaces(status.read_text()):
         raise SystemRefusedError(NEEDED)
     missing = [name for name in TOOLS if shutil.which(name, path=IMAGE_ENVIRONMENT["PATH"]) is None]
     if missing:
         raise SystemRefusedError(
             f"agent demo needs {' and '.join(missing)}; run: apt-get install util-linux iptables"
         )
+    if is_in_chroot():
+        raise SystemRefusedError(CHROOT)
 
 
 def _show(directory: Path, *, keep: bool) -> int:

@@ -57,6 +57,11 @@ def enter(
     ]
 
 
+def identify_root(pid: int) -> list[str]:
+    """Return the command that prints device and inode of the root of a process's mounts."""
+    return ["nsenter", f"--target={pid}", "--mount", "--", "stat", "--format=%d:%i", "/"]
+
+
 def look_around(
     pod: int, node: int, directory: str, program: Sequence[str], request: Sequence[str]
 ) -> list[str]:

@@ -22,7 +22,7 @@ from typing import IO, Final, NamedTuple
 from pyroute2 import IPRoute, NetlinkError
 
 from agent.demo.addresses import CABLE
-from agent.demo.commands import Credentials, enter, hold
+from agent.demo.commands import Credentials, enter, hold, identify_root
 from agent.errors import SystemRefusedError
 
 #: Usable at once, without the second of duplicate address detection. Linux, if_addr.h.
@@ -34,6 +34,8 @@ CLONE_NEWNET: Final = 0x40000000
 #: Linux, prctl.h.
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_CHILD_SUBREAPER: Final = 36
+#: What `nsenter` ends with where there is no such program.
+NO_PROGRAM: Final = 127
 #: How long a killed process may take to be gone.
 KILLED_SECONDS: Final = 10
 
@@ -258,6 +260,20 @@ class Output:
             self.text += chunk.decode(errors="replace")
         self.text = self.text.partition(f"{line}\n")[2]
         return True
+
+
+def is_in_chroot() -> bool:
+    """Return whether our root directory is not that of our mount namespace.
+
+    Whoever enters a mount namespace gets its root: there our files are elsewhere.
+    """
+    ours = Path("/").stat()
+    found = subprocess.run(  # noqa: S603 - our own command line
+        identify_root(os.getpid()), capture_output=True, text=True, check=False
+    )
+    if found.returncode:
+        return found.returncode == NO_PROGRAM
+    return found.stdout.strip() != f"{ours.st_dev}:{ours.st_ino}"
 
 
 def how_ended(code: int) -> str:

@@ -12,6 +12,19 @@ from pathlib import Path
 import pytest
 
 AGENT = [sys.executable, "-m", "agent", "demo"]
+#: Arguments: the new root, what of ours it lacks, the working directory, the program.
+MAKE_CHROOT = """
+root=$1 without=$2 directory=$3
+shift 3
+for each in /*; do
+  if [ -L "$each" ]; then cp -P "$each" "$root$each"
+  elif [ -d "$each" ] && [ "$each" != "$without" ]; then
+    mkdir "$root$each"
+    mount --rbind "$each" "$root$each"
+  fi
+done
+exec chroot "$root" sh -c 'cd "$0" && exec "$@"' "$directory" "$@"
+"""
 
 
 @contextmanager
@@ -171,6 +184,30 @@ def test_without_its_capabilities_one_line_says_what_it_is_needed_for() -> None:
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert "needs root with CAP_NET_ADMIN and CAP_SYS_ADMIN" in done.stderr
+
+
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "without", "reason"),
+    [
+        ("true", "", "agent demo cannot run in a chroot: "),
+        ('mount -t tmpfs root "$1"', "", "agent demo cannot run in a chroot: "),
+        ("true", "/proc", "agent demo needs /proc; run: mount -t proc proc /proc"),
+    ],
+    ids=["directory", "mount", "no proc"],
+)
+def test_in_a_chroot_one_line_says_so(
+    tmp_path: Path, before: str, without: str, reason: str
+) -> None:
+    arguments = ["sh", str(tmp_path), without, str(Path.cwd())]
+    make = ["unshare", "--mount", "sh", "-euc", f"{before}; {MAKE_CHROOT}", *arguments]
+
+    done = subprocess.run([*make, *AGENT], capture_output=True, text=True, check=False, timeout=20)
+
+    assert (done.returncode, done.stdout) == (255, ""), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"Error: {reason}")
 
 
 def test_a_flag_that_does_not_exist_is_refused_in_one_line() -> None:
