@@ -2,11 +2,15 @@
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 from agent.__main__ import COMMANDS
 from agent.demo.scenario import START_UP, termination, traffic
+from agent.proxy_flags import PROXY_FLAGS
+from agent.settings import World, parse_settings
+from iptables.flags import parse_flags
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -85,6 +89,19 @@ def test_every_module_that_is_in_no_package_is_in_the_tree() -> None:
     modules = {path.stem for path in (ROOT / "agent").glob("*.py")} - {"__init__"}
 
     assert modules - shown == set()
+
+
+def test_what_is_shown_to_run_outside_a_pod_is_all_that_must_be_set() -> None:
+    shown = section("In a pod").partition("**Outside a pod**")[2].split("```")[1]
+    words = shlex.split(shown.replace("\\\n", ""))[2:]
+    environ = dict(word.split("=", 1) for word in words if "=" in word)
+    world = World(None, None, None, (("eth0", "10.0.0.5"),), cpus=2)
+
+    settings, warnings = parse_settings(parse_flags(PROXY_FLAGS, []), environ, world)
+
+    assert words[-2:] == ["agent", "proxy"]
+    assert settings.envoy.binary == "/usr/bin/envoy"
+    assert warnings == []
 
 
 def test_links_lead_to_headings() -> None:
