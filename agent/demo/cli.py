@@ -37,7 +37,8 @@ HELP: Final = (
     "changes.\n\n"
     "Needs root: it makes network and mount namespaces. Exit code: 0 if everything was as "
     "expected, 1 if something differs, 130 after Ctrl-C and 143 after SIGTERM, 255 if it cannot "
-    "run here. With --keep, Ctrl-C is the usual end."
+    "run here. With --keep, Ctrl-C is the usual end; until then a free port of 127.0.0.1 leads "
+    "to the agent's page."
 )
 NEEDED: Final = (
     "agent demo needs root with CAP_NET_ADMIN and CAP_SYS_ADMIN, to make network and mount "
@@ -48,6 +49,7 @@ CHROOT: Final = (
     "of the machine, where these files are elsewhere; run it outside, or in a container"
 )
 TOOLS: Final = ("nsenter", "setpriv", "unshare", "iptables")
+STATUS_PORT: Final = 15020
 LOG_TAIL_LINES: Final = 20
 #: Exit codes after SIGHUP, SIGINT and SIGTERM.
 INTERRUPTED: Final = (129, 130, 143)
@@ -171,6 +173,7 @@ def _keep(pod: RunningPod, directory: Path) -> None:
         str(directory),
         files.program(),
         [*client, application],
+        page=url("127.0.0.1", pod.forward(STATUS_PORT)),
     )
     _say("\n".join(["", *lines, "", "The pod keeps running; Ctrl-C removes it.", ""]))
     wait_for_stop()

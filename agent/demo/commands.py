@@ -63,7 +63,13 @@ def identify_root(pid: int) -> list[str]:
 
 
 def look_around(
-    pod: int, node: int, directory: str, program: Sequence[str], request: Sequence[str]
+    pod: int,
+    node: int,
+    directory: str,
+    program: Sequence[str],
+    request: Sequence[str],
+    *,
+    page: str,
 ) -> list[str]:
     """Return lines that tell a user how to look at a running pod.
 
@@ -73,10 +79,12 @@ def look_around(
         directory: where the run keeps its files.
         program: the command that starts this agent.
         request: the command that asks the application from the node.
+        page: where a browser finds the agent's page.
     """
     into_pod, into_node = f"nsenter -t {pod} -n -m", f"nsenter -t {node} -n"
     agent = f"{into_pod} {shlex.join(program)}"
-    commands = (
+    lines = (
+        ("the agent's page", page),
         ("a shell in the pod", f"{into_pod} sh"),
         ("its rules", f"{into_pod} iptables-save -t nat"),
         ("what Envoy was sent", f"{agent} xds status"),
@@ -86,7 +94,7 @@ def look_around(
         ("its files", f"ls -lR {directory}/pod"),
         ("a request from the node", f"{into_node} {shlex.join(request)}"),
     )
-    return [f"{what + ':':<25}{command}" for what, command in commands]
+    return [f"{what + ':':<25}{line}" for what, line in lines]
 
 
 def _restrict(credentials: Credentials | None) -> list[str]:

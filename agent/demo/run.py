@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ HERE: Final = Path(__file__).parent
 #: Our own small programs start fast and need nothing of ours.
 PYTHON: Final = (sys.executable, "-I", "-S")
 CLIENT: Final = (*PYTHON, str(HERE / "client.py"))
+FORWARDER: Final = (*PYTHON, str(HERE / "forward" / "server.py"))
 SERVER: Final = (*PYTHON, str(HERE / "server.py"), str(manifest.APPLICATION_PORT))
 #: Who clients and servers run as; the node's are root.
 CREDENTIALS: Final[dict[Client, Credentials | None]] = {
@@ -137,6 +139,13 @@ class RunningPod:
         """Return how many connections Envoy has accepted on a port, by its own counters."""
         stats = url("127.0.0.1", 15000, "/stats?filter=downstream_cx_total")
         return accepted(self.get("application", stats).body, port)
+
+    def forward(self, port: int) -> int:
+        """Return a port of our own loopback that leads to one of the pod's, as long as it lives."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            argv = [*FORWARDER, str(port)]
+            self.inside.spawn(argv, credentials=APPLICATION, stdin=listener.fileno())
+            return int(listener.getsockname()[1])
 
     def begin(self, name: str, client: Client, target: str) -> None:
         """Send a request and return when it has arrived; `finish` returns its answer."""

@@ -1,13 +1,16 @@
 """The command `agent demo`, as a user runs it."""
 
+import http.client
+import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -56,10 +59,24 @@ def read_until(running: subprocess.Popen[str], word: str) -> list[str]:
     pytest.fail("".join(lines))
 
 
+def offered(lines: list[str], what: str) -> str:
+    """Return what the demo says of a way to look around."""
+    (line,) = (line for line in lines if line.startswith(f"{what}:"))
+    return line.partition(":")[2].strip()
+
+
+def fetch(url: str) -> bytes:
+    """Return a page, asked for from outside of the pod."""
+    there = urlsplit(url)
+    connection = http.client.HTTPConnection(there.hostname or "", there.port, timeout=20)
+    with closing(connection):
+        connection.request("GET", there.path)
+        return connection.getresponse().read()
+
+
 def run_as_told(lines: list[str], what: str) -> str:
     """Return what a command answers that the demo offers."""
-    (line,) = (line for line in lines if line.startswith(f"{what}:"))
-    command = shlex.split(line.partition(":")[2])
+    command = shlex.split(offered(lines, what))
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=30)
     return done.stdout
 
@@ -148,10 +165,15 @@ def test_a_kept_pod_runs_until_ctrl_c_which_is_its_usual_end(tmp_path: Path) -> 
         assert in_directory(tmp_path)
         assert "builtin" in run_as_told(said, "what Envoy was sent")
         assert "127.0.0.6" in run_as_told(said, "a request from the node")
+        page = offered(said, "the agent's page")
+        assert b"<title>" in fetch(page)
+        assert json.loads(fetch(f"{page}debug/overview"))["readiness"]["ready"]
         running.send_signal(signal.SIGINT)
 
         assert running.wait(20) == 0
     assert in_directory(tmp_path) == []
+    with pytest.raises(ConnectionRefusedError):
+        fetch(page)
 
 
 def test_a_full_disk_ends_it_with_one_line_and_leaves_nothing(tmp_path: Path) -> None:

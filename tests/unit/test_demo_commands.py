@@ -48,15 +48,20 @@ def test_the_application_is_somebody_else() -> None:
 
 
 def test_a_user_is_told_the_way_into_the_pod_and_the_node() -> None:
-    lines = look_around(7, 8, "/run/demo", ["/venv/bin/agent"], ["curl", "-i", "http://10.0.0.2/"])
+    request = ["curl", "-i", "http://10.0.0.2/"]
 
+    lines = look_around(7, 8, "/run/demo", ["/venv/bin/agent"], request, page="http://[::1]:1/")
+
+    assert "the agent's page:        http://[::1]:1/" in lines
     assert "a shell in the pod:      nsenter -t 7 -n -m sh" in lines
     assert "a request from the node: nsenter -t 8 -n curl -i http://10.0.0.2/" in lines
     assert any(line.endswith("/venv/bin/agent request GET stats") for line in lines)
 
 
 def test_a_program_whose_path_has_a_space_can_be_typed() -> None:
-    lines = look_around(7, 8, "/run/demo", ["/a b/python", "-m", "agent"], ["/a b/python", "-I"])
+    program, request = ["/a b/python", "-m", "agent"], ["/a b/python", "-I"]
+
+    lines = look_around(7, 8, "/run/demo", program, request, page="")
 
     assert any(line.endswith("nsenter -t 8 -n '/a b/python' -I") for line in lines)
     assert any(line.endswith("-m '/a b/python' -m agent request GET stats") for line in lines)

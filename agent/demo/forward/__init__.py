@@ -1,0 +1,1 @@
+"""A way into a pod from outside of it."""
