@@ -79,19 +79,23 @@ async def listen(server: grpc.aio.Server, path: str) -> None:
         _make_way(path)
         _try_out(path)
         server.add_insecure_port(f"unix:{path}")
-        await _start(server)
-        os.chmod(path, SOCKET_MODE)  # noqa: PTH101 - pathlib costs time at start
+        await _start(server, path)
     except (RuntimeError, OSError) as error:
         raise SystemRefusedError(f"{path}: cannot listen there: {_reason(path, error)}") from error
     log.info("listening socket=%s", path)
 
 
-async def _start(server: grpc.aio.Server) -> None:
-    """Start a server whole: grpc tells of a start that is broken off with a traceback."""
+async def _start(server: grpc.aio.Server, path: str) -> None:
+    """Start a server whole, or not at all.
+
+    grpc tells of a start that is broken off with a traceback, and waits for the threads of a server
+    that nobody has stopped.
+    """
     starting = asyncio.ensure_future(server.start())
     try:
         await asyncio.shield(starting)
-    except asyncio.CancelledError:
+        os.chmod(path, SOCKET_MODE)  # noqa: PTH101 - pathlib costs time at start
+    except (asyncio.CancelledError, OSError):
         await starting
         await server.stop(None)
         raise

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2
 
 from tests.fakes.control_plane import SERVER_NAME, Authority, Pair
+from tests.fakes.grpc_server import running
 
 SERVICE = "istio.v1.auth.IstioCertificateService"
 PEM = serialization.Encoding.PEM
@@ -255,11 +256,8 @@ async def _serving(ca: FakeCa, identity: str, address: str) -> AsyncIterator[int
         (grpc.method_handlers_generic_handler(SERVICE, {"CreateCertificate": handler}),)
     )
     port = server.add_insecure_port(address)
-    await server.start()
-    try:
+    async with running(server):
         yield port
-    finally:
-        await server.stop(None)
 
 
 @contextlib.asynccontextmanager
@@ -308,12 +306,17 @@ async def _tls_front(
         ca.port = server.sockets[0].getsockname()[1]
         async with server:
             yield context
-        # Clients are gone by now: handshakes of theirs end in the next turns of the loop.
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
-            for task in connections:
+        await _end(connections)
+
+
+async def _end(connections: set[asyncio.Task[Any]]) -> None:
+    """End what is open; clients are gone by now, but handshakes of theirs end in the next turns."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+        for task in connections:
+            if not task.cancelling():  # a second time would break off how it ends
                 task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
+    await asyncio.gather(*connections, return_exceptions=True)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from agent.xds.discovery import Kind
+from tests.fakes.grpc_server import running
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 SERVER_NAME = "istiod.istio-system.svc"
@@ -161,11 +162,8 @@ async def control_plane(
             [(pair.key, pair.certificate)], client_root, client_root is not None
         )
         plane.port = server.add_secure_port(plane.address, secured)
-    await server.start()
-    try:
+    async with running(server):
         yield plane
-    finally:
-        await server.stop(None)
 
 
 def write_pair(directory: Path, pair: Pair) -> None:

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 import grpc
 from grpc import aio
 
+from tests.fakes.grpc_server import running
+
 #: Field 1 as a varint: SERVING, NOT_SERVING.
 SERVING = b"\x08\x01"
 NOT_SERVING = b"\x08\x02"
@@ -42,8 +44,5 @@ async def health_server(
             (grpc.method_handlers_generic_handler(service, {"Check": handler}),)
         )
     port = server.add_insecure_port(f"[{host}]:0" if ":" in host else f"{host}:0")
-    await server.start()
-    try:
+    async with running(server, 0):
         yield port
-    finally:
-        await server.stop(0)

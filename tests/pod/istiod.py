@@ -37,6 +37,7 @@ from tests.fakes.ca import REQUEST, RESPONSE, Root
 from tests.fakes.ca import SERVICE as CA
 from tests.fakes.control_plane import SERVICE as ADS
 from tests.fakes.dns_table import kubernetes, serialised
+from tests.fakes.grpc_server import running
 from tests.pod.environment import Placed
 from tests.pod.mesh import (
     CLUSTER,
@@ -354,9 +355,8 @@ async def serving(
         )
         secured = grpc.ssl_server_credentials([(private, certificate.encode())])
         ports += [server.add_secure_port(f"{each}:{port}", secured) for each in addresses]
-    await server.start()
-    try:
-        yield ports
-    finally:
-        istiod.close()
-        await server.stop(1)
+    async with running(server, 1):
+        try:
+            yield ports
+        finally:
+            istiod.close()

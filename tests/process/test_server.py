@@ -99,3 +99,19 @@ def test_a_full_disk_is_told_by_its_name_and_nothing_else_is(tmp_path: Path) -> 
         "cannot listen there: no space left on device; free space, or inodes, in its directory"
     )
     assert tried.stderr.startswith("Traceback")
+
+
+async def test_a_socket_that_is_taken_away_at_once_leaves_no_server(tmp_path: Path) -> None:
+    """As by another agent that makes way for its own in that moment."""
+    path = tmp_path / "XDS"
+    server = grpc.aio.server()
+    listening = asyncio.create_task(listen(server, str(path)))
+    while not path.exists():
+        await asyncio.sleep(0)
+    path.unlink()
+
+    with pytest.raises(SystemRefusedError, match="no such file or directory"):
+        await listening
+
+    with pytest.raises(grpc.aio.UsageError):  # it has been stopped
+        await server.start()
