@@ -43,6 +43,13 @@ class StrictPlane:
         )
         return nonce
 
+    async def begin(self, *listeners: dict[str, Any]) -> None:
+        """Send what Envoy asks for at first: no cluster, and these listeners."""
+        await self.asked(CLUSTER)
+        await self.push(CLUSTER)
+        await self.asked(LISTENER)
+        await self.push(LISTENER, *listeners)
+
     async def push_broken_extension(self) -> str:
         nonce = self._next_nonce(EXTENSION)
         await self._stream.send(ecds(Kind.SOTW, {"a": Wasm()}, nonce=nonce))
@@ -78,10 +85,7 @@ async def test_envoy_can_ask_for_more_after_a_refusal(tmp_path: Path) -> None:
         running_envoy(tmp_path, Kind.SOTW, relay.path) as envoy,
     ):
         plane = StrictPlane(await control.accept())
-        await plane.asked(CLUSTER)
-        await plane.push(CLUSTER)
-        await plane.asked(LISTENER)
-        await plane.push(LISTENER, listener(tmp_path, "a"))
+        await plane.begin(listener(tmp_path, "a"))
         assert (await plane.asked(EXTENSION))[1] == {"a"}
         accepted = await plane.push(EXTENSION, extension("a"))
         assert (await plane.asked(EXTENSION))[0].nonce == accepted
@@ -125,10 +129,7 @@ async def test_a_module_that_envoy_refuses_leaves_the_one_before(tmp_path: Path)
         running_envoy(tmp_path, Kind.SOTW, relay.path) as envoy,
     ):
         plane = StrictPlane(await control.accept())
-        await plane.asked(CLUSTER)
-        await plane.push(CLUSTER)
-        await plane.asked(LISTENER)
-        await plane.push(LISTENER, listener(tmp_path, "a"))
+        await plane.begin(listener(tmp_path, "a"))
         await plane.asked(EXTENSION)
         await plane.push(EXTENSION, plugin("a", f"http://127.0.0.1:{port}/good"))
         assert (await plane.asked(EXTENSION))[0].error is None

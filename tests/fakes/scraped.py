@@ -1,6 +1,5 @@
 """Envoy's page and those of applications, which fail in every way, behind a status server."""
 
-import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -26,11 +25,6 @@ TIMEOUT = "X-Prometheus-Scrape-Timeout-Seconds"
 
 def page(text: str, content_type: str = TEXT) -> web.Response:
     return web.Response(body=text.encode(), headers={"Content-Type": content_type})
-
-
-async def hang(_: web.BaseRequest) -> web.StreamResponse:
-    await asyncio.Event().wait()
-    raise AssertionError("waits for ever")
 
 
 async def break_off(request: web.BaseRequest) -> web.StreamResponse:

@@ -1,5 +1,6 @@
 """Web servers on aiohttp, to stand for Envoy's ports and for applications."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -11,6 +12,23 @@ from aiohttp import web
 from tests.fakes.control_plane import Authority, Pair
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+async def hang(_request: web.BaseRequest) -> web.StreamResponse:
+    """Answer nothing, for ever."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+class Hanging:
+    """Does so, too, and tells of the first request."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.asked.set()
+        return await hang(request)
 
 
 @asynccontextmanager

@@ -22,13 +22,12 @@ from tests.fakes.scraped import (
     TIMEOUT,
     break_off,
     failures,
-    hang,
     merged,
     merging,
     page,
 )
 from tests.fakes.status import Agent, status_server
-from tests.fakes.web import Pages, server_context, web_server
+from tests.fakes.web import Pages, hang, server_context, web_server
 
 PROMETHEUS = (
     "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,"

@@ -15,11 +15,11 @@ from tests.fakes.scraped import (
     TEXT,
     TIMEOUT,
     failures,
-    hang,
     merged,
     merging,
     page,
 )
+from tests.fakes.web import hang
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan"])

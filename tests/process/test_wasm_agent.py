@@ -1,6 +1,5 @@
 """The whole agent, without Envoy, between a control plane with extensions and a module's server."""
 
-import asyncio
 import hashlib
 import os
 import select
@@ -14,7 +13,7 @@ from agent.http.client import fetch
 from agent.xds.discovery import Kind, read_request
 from tests.fakes.control_plane import SERVER_NAME, control_plane
 from tests.fakes.wasm import MODULE, configurations, ecds, http_wasm, local_wasm, wasm
-from tests.fakes.web import Pages, web_server
+from tests.fakes.web import Hanging, Pages, web_server
 from tests.process.test_xds_agent import AUTHORITY, running
 from tests.waiting import until
 
@@ -80,22 +79,16 @@ async def test_without_conversion_envoy_gets_what_was_sent(tmp_path: Path) -> No
 async def test_an_agent_that_ends_leaves_no_process_that_fetches(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    asked = asyncio.Event()
-
-    async def hang(_request: web.BaseRequest) -> web.StreamResponse:
-        asked.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
+    hanging = Hanging()
     async with (
-        web_server(hang) as port,
+        web_server(hanging) as port,
         control_plane(pair=AUTHORITY.issue(SERVER_NAME)) as plane,
         running(tmp_path, plane, AGENT_WASM_DIRECTORY=str(tmp_path)) as (pod, client),
     ):
         client.open(Kind.DELTA)
         stream = await plane.accept()
         await stream.send(ecds(Kind.DELTA, {"a": wasm(f"http://127.0.0.1:{port}/a")}))
-        await asked.wait()
+        await hanging.asked.wait()
         assert pod.pid
         children = [os.pidfd_open(child) for child in children_of(pod.pid)]
         os.kill(pod.pid, number)

@@ -16,7 +16,7 @@ from tests.fakes.archives import tar
 from tests.fakes.fetching import Names, fetching
 from tests.fakes.limits import no_more_bytes
 from tests.fakes.wasm import MODULE
-from tests.fakes.web import Answer, Pages, server_context, web_server
+from tests.fakes.web import Answer, Pages, hang, server_context, web_server
 
 CHECKSUM = hashlib.sha256(MODULE).hexdigest()
 
@@ -155,11 +155,6 @@ async def test_without_time_nothing_is_sent(tmp_path: Path) -> None:
         await bench.refused(f"http://127.0.0.1:{port}/a", seconds=-1)
 
     assert pages.requests == []
-
-
-async def hang(_request: web.BaseRequest) -> web.StreamResponse:
-    await asyncio.Event().wait()
-    raise AssertionError
 
 
 async def stall(request: web.BaseRequest) -> web.StreamResponse:

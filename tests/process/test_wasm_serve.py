@@ -26,7 +26,7 @@ from agent.wasm.settings import FetchSettings
 from tests.fakes.fetching import Names, fetching
 from tests.fakes.registry import FakeRegistry
 from tests.fakes.wasm import MODULE, as_struct, wasm
-from tests.fakes.web import Pages, web_server
+from tests.fakes.web import Hanging, Pages, web_server
 
 
 class SilentNames(Names):
@@ -80,20 +80,14 @@ async def test_names_that_nobody_resolves_hold_up_no_other_order(tmp_path: Path)
 
 
 async def test_orders_end_with_whoever_gave_them(tmp_path: Path) -> None:
-    asked = asyncio.Event()
-
-    async def hang(_request: web.BaseRequest) -> web.StreamResponse:
-        asked.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
+    hanging = Hanging()
     async with (
-        web_server(hang) as port,
+        web_server(hanging) as port,
         asyncio.timeout(20),
         served(tmp_path, Names({})) as (_, writer),
     ):
         writer.write(write_order(1, FetchOrder(f"http://127.0.0.1:{port}/a", "", 60, None)))
-        await asked.wait()
+        await hanging.asked.wait()
 
 
 async def test_what_a_registry_says_is_not_all_logged(tmp_path: Path) -> None:
