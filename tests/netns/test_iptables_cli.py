@@ -8,7 +8,6 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from iptables.cli import main
 from tests.netns.namespaces import Namespace, namespace
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -388,22 +387,3 @@ def test_the_log_can_be_json_in_a_file_with_callers(inside: Namespace, tmp_path:
     assert done.stdout == ""
     assert '"level":"info","time":"20' in target.read_text()
     assert '"caller":"iptables/cli.py:' in target.read_text()
-
-
-@pytest.mark.parametrize(
-    ("argv", "text"),
-    [
-        (["--iptables-trace-logging"], "unknown flag --iptables-trace-logging"),
-        (["--log_output_level=loud"], "--log_output_level item 'loud'"),
-        (["--log_target=/no/such/directory/x"], "--log_target='/no/such/directory/x'"),
-        (["--probe-timeout=5"], "--probe-timeout='5': expected a duration"),
-    ],
-)
-def test_a_command_line_that_is_not_understood_ends_with_255(
-    argv: list[str], text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(argv, {}) == 255
-
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"Error: {text}")
-    assert f"\terror\t{text}" in captured.out
