@@ -5,12 +5,16 @@ Source: xds-identity-dns.md sections 2.2 and 6.4.
 
 import logging
 import time
+from typing import Final
 
 from agent.credentials.places import Root
 from agent.credentials.x509 import certificate_pem, certificates, read_certificate
 from bootstrap.files import read_file
 
 log = logging.getLogger(__name__)
+
+#: What is missing where there is no token.
+EXPECTED: Final = "expected a service account token that a volume of the pod projects there"
 
 
 def read_root(root: Root) -> bytes:
@@ -81,13 +85,15 @@ def read_client_pair(chain_path: str, key_path: str) -> tuple[bytes | None, byte
 
 
 def read_token(path: str) -> str:
-    """Return the token, "" if there is none."""
+    """Return the token, "" if there is none, which is logged."""
     try:
         token = read_file(path).decode("ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        log.warning("no token path=%s reason=%r", path, str(error))
-        return ""
-    if not token.isprintable():  # no header could carry it
-        log.warning("no token path=%s reason='expected one line of printable ASCII'", path)
-        return ""
-    return token
+        if token and token.isprintable():  # another one could be in no header
+            return token
+        reason = "has more than one line, or what is no text" if token else "is empty"
+    except UnicodeDecodeError:
+        reason = "is no ASCII"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    log.warning("no token path=%s reason=%r", path, f"{reason}; {EXPECTED}")
+    return ""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.credentials.client import fetch_token, keep_fresh
+from agent.credentials.files import EXPECTED
 from agent.credentials.settings import TokenSettings
 from agent.errors import SecretError
 from tests.fakes.google import PATH, google, token
@@ -24,15 +25,34 @@ async def test_a_file_is_read_each_time(tmp_path: Path, caplog: pytest.LogCaptur
     (tmp_path / "token").unlink()
 
     assert [*found, await fetch_token(settings)] == ["one", "two", ""]
-    assert "no token path=" in caplog.text
+    assert f"reason='No such file or directory; {EXPECTED}'" in caplog.text
 
 
-@pytest.mark.parametrize("content", [b"a\nb", b"a\0b", "ä".encode(), b"\xff", b"", b" \n"])
-async def test_what_no_header_can_carry_is_no_token(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"a\nb", "has more than one line, or what is no text"),
+        (b"a\0b", "has more than one line, or what is no text"),
+        ("ä".encode(), "is no ASCII"),
+        (b"\xff", "is no ASCII"),
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+    ],
+)
+async def test_what_no_header_can_carry_is_no_token(
+    tmp_path: Path, content: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """gRPC would refuse the whole call, by an error of its own kind."""
-    (tmp_path / "token").write_bytes(content)
+    path = tmp_path / "token"
+    path.write_bytes(content)
 
-    assert await fetch_token(TokenSettings(str(tmp_path / "token"))) == ""
+    assert await fetch_token(TokenSettings(str(path))) == ""
+    assert caplog.messages == [f"no token path={path} reason='{reason}; {EXPECTED}'"]
+
+
+async def test_a_directory_is_no_token(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert await fetch_token(TokenSettings(str(tmp_path))) == ""
+    assert f"reason='Not a regular file; {EXPECTED}'" in caplog.text
 
 
 async def test_google_is_asked_each_time_and_its_answer_kept(tmp_path: Path) -> None:
