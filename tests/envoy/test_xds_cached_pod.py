@@ -12,6 +12,7 @@ from agent.demo.addresses import CABLE, url
 from agent.demo.process import first_gone
 from agent.demo.run import RunningPod, pod
 from agent.demo.scenario import Client
+from agent.xds.resources import CLUSTER, LISTENER
 from tests.envoy.chaos import ADDRESS, Plane
 from tests.fakes.control_plane import SERVER_NAME
 from tests.waiting import block_until
@@ -34,15 +35,15 @@ def crash(made: RunningPod) -> None:
 
 
 def is_kept(path: Path) -> bool:
-    """Return whether anything is kept for good, whoever has the database open."""
+    """Return whether a configuration is kept for good, whoever has the database open."""
     if not path.exists():
         return False
     with contextlib.closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as database:
         try:
-            (at,) = database.execute("SELECT at FROM about").fetchone()
+            found = database.execute("SELECT url FROM type WHERE accepted IS NOT NULL").fetchall()
         except sqlite3.DatabaseError:  # it is being written
             return False
-    return bool(at)
+    return {CLUSTER, LISTENER} <= {type_url for (type_url,) in found}
 
 
 def serving_cached(made: RunningPod) -> str:
