@@ -44,6 +44,15 @@ class Namespace:
         assert not check or done.returncode == 0, (argv, done.stdout, done.stderr)
         return done
 
+    def capture(
+        self, *argv: str, status: int = 0, wrapper: tuple[str, ...] = (), **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `istio-iptables` inside, to end with this status; its standard output is the log."""
+        words = (sys.executable, "-m", "iptables", *argv)
+        done = self.run(*words, check=False, wrapper=wrapper, environ=environ)
+        assert done.returncode == status, done.stdout + done.stderr
+        return done
+
     def policies(self) -> list[tuple[int, int]]:
         """Return mark and table of each policy rule that has a mark, of both families."""
         with IPRoute(netns=self.name) as kernel:

@@ -1,8 +1,6 @@
 """The whole command on real tables, in namespaces of their own."""
 
 import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -20,29 +18,6 @@ INJECTED = (
 BOTH = (*INJECTED, "--dual-stack")
 LINES = 22  # chains and rules of the above, of each family
 TOOLS = ("iptables-legacy", "iptables-nft", "ip6tables-legacy", "ip6tables-nft")
-
-
-@pytest.fixture
-def inside() -> Iterator[Namespace]:
-    with namespace("240.240.240.240/32", "2001:db8::7/128") as made:
-        yield made
-
-
-def capture(
-    inside: Namespace,
-    *argv: str,
-    status: int = 0,
-    wrapper: tuple[str, ...] = (),
-    path: str = "",
-    **environ: str,
-) -> CompletedProcess[str]:
-    """Run the command; its standard output is the log."""
-    environ |= {"PATH": path} if path else {}
-    done = inside.run(
-        sys.executable, "-m", "iptables", *argv, check=False, wrapper=wrapper, environ=environ
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    return done
 
 
 def dump(inside: Namespace, *tools: str) -> dict[str, list[str]]:
@@ -68,28 +43,28 @@ def test_both_families_are_captured_once_and_cleaned_up(inside: Namespace, varia
     """Source: traffic-capture.md section 17.2."""
     forced = f"--force-iptables-binary={variant}"
 
-    capture(inside, *BOTH, forced)
+    inside.capture(*BOTH, forced)
     first = dump(inside)
-    again = capture(inside, *BOTH, forced)
+    again = inside.capture(*BOTH, forced)
 
     assert len(first[f"iptables-{variant}"]) == len(first[f"ip6tables-{variant}"]) == LINES
     assert dump(inside) == first
     assert has_passthrough(inside)
     assert "reconciliation not needed" in again.stdout
     assert "Running iptables restore" not in again.stdout
-    capture(inside, *BOTH, forced, "--cleanup-only")
+    inside.capture(*BOTH, forced, "--cleanup-only")
     assert not any(dump(inside).values())
     assert not has_passthrough(inside)
 
 
 def test_the_same_variant_is_chosen_on_every_run(inside: Namespace) -> None:
     """Source: traffic-capture.md section 17.1."""
-    capture(inside, *BOTH)
+    inside.capture(*BOTH)
     first = dump(inside)
     inside.run("iptables-legacy", "-t", "nat", "-L")  # makes an empty table, which is no use of it
     inside.run("iptables-legacy", "-A", "INPUT", "-j", "ACCEPT")
 
-    capture(inside, *BOTH)
+    inside.capture(*BOTH)
 
     assert dump(inside, "iptables-nft", "ip6tables-nft") == {
         tool: first[tool] for tool in ("iptables-nft", "ip6tables-nft")
@@ -100,20 +75,20 @@ def test_the_same_variant_is_chosen_on_every_run(inside: Namespace) -> None:
 def test_legacy_in_use_is_used(inside: Namespace) -> None:
     inside.run("iptables-legacy", "-A", "INPUT", "-j", "ACCEPT")
 
-    capture(inside, *INJECTED)
+    inside.capture(*INJECTED)
 
     assert len(dump(inside)["iptables-legacy"]) == LINES + 1
 
 
 def test_rules_move_to_a_forced_variant_when_reconciled(inside: Namespace) -> None:
-    capture(inside, *INJECTED, "--force-iptables-binary=legacy")
+    inside.capture(*INJECTED, "--force-iptables-binary=legacy")
     before = dump(inside)
 
-    done = capture(inside, *INJECTED, "--force-iptables-binary=nft", status=1)
+    done = inside.capture(*INJECTED, "--force-iptables-binary=nft", status=1)
 
     assert "iptables-legacy has rules of ours too" in errors(done)[0]
     assert dump(inside) == before
-    capture(inside, *INJECTED, "--force-iptables-binary=nft", "--reconcile")
+    inside.capture(*INJECTED, "--force-iptables-binary=nft", "--reconcile")
     after = dump(inside)
     assert not after["iptables-legacy"]
     assert len(after["iptables-nft"]) == LINES
@@ -124,10 +99,10 @@ def test_drift_is_refused_then_reconciled(inside: Namespace, variant: str) -> No
     """Case I27: order is compared too."""
     forced = f"--force-iptables-binary={variant}"
     tool = f"iptables-{variant}"
-    capture(inside, *INJECTED, forced)
+    inside.capture(*INJECTED, forced)
     fresh = dump(inside)
     inside.run(tool, "-t", "nat", "-I", "OUTPUT", "1", "-p", "udp", "-j", "RETURN")
-    assert "not needed" in capture(inside, *INJECTED, forced).stdout  # a foreign rule is no drift
+    assert "not needed" in inside.capture(*INJECTED, forced).stdout  # a foreign rule is no drift
     inside.run(tool, "-t", "nat", "-A", "ISTIO_INBOUND", "-j", "RETURN")
     inside.run(tool, "-t", "nat", "-D", "ISTIO_OUTPUT", "1")
     inside.run(
@@ -135,23 +110,23 @@ def test_drift_is_refused_then_reconciled(inside: Namespace, variant: str) -> No
     )
     drifted = dump(inside)
 
-    done = capture(inside, *INJECTED, forced, status=1)
+    done = inside.capture(*INJECTED, forced, status=1)
 
     (error,) = errors(done)
     assert "nat ISTIO_INBOUND rule 6: expected nothing, found '-j RETURN'" in error
     assert "nat ISTIO_OUTPUT rule 1" in error
     assert dump(inside) == drifted
-    capture(inside, *INJECTED, forced, "--reconcile")
+    inside.capture(*INJECTED, forced, "--reconcile")
     inside.run(tool, "-t", "nat", "-D", "OUTPUT", "-p", "udp", "-j", "RETURN")
     assert dump(inside) == fresh
 
 
 def test_forcing_installs_anew(inside: Namespace) -> None:
     """Source: traffic-capture.md section 17.12."""
-    capture(inside, *BOTH)
+    inside.capture(*BOTH)
     first = dump(inside)
 
-    done = capture(inside, *BOTH, "--force-apply")
+    done = inside.capture(*BOTH, "--force-apply")
 
     assert "Running iptables restore" in done.stdout
     assert dump(inside) == first
@@ -160,30 +135,30 @@ def test_forcing_installs_anew(inside: Namespace) -> None:
 def test_another_configuration_replaces_all_of_the_first(inside: Namespace) -> None:
     """Source: traffic-capture.md section 17.4."""
     first = ("--redirect-dns", "--capture-all-dns", "--drop-invalid", "-m", "TPROXY")
-    capture(inside, *BOTH, *first)
+    inside.capture(*BOTH, *first)
 
-    capture(inside, *BOTH, "--reconcile")
+    inside.capture(*BOTH, "--reconcile")
 
     reconciled = dump(inside)
-    again = capture(inside, *BOTH)
-    capture(inside, *BOTH, "--cleanup-only")
-    capture(inside, *BOTH)
+    again = inside.capture(*BOTH)
+    inside.capture(*BOTH, "--cleanup-only")
+    inside.capture(*BOTH)
     assert reconciled == dump(inside)
     assert "reconciliation not needed" in again.stdout
 
 
 def test_rules_of_interfaces_go_with_the_configuration_they_were_for(inside: Namespace) -> None:
     interfaces = ("-k", "eth1", "-c", "eth2")
-    capture(inside, *BOTH)
+    inside.capture(*BOTH)
     expected = dump(inside)
-    capture(inside, *BOTH, *interfaces, "--reconcile")
+    inside.capture(*BOTH, *interfaces, "--reconcile")
 
-    done = capture(inside, *BOTH, "--reconcile")
+    done = inside.capture(*BOTH, "--reconcile")
 
     assert dump(inside) == expected
     assert " keeps " not in done.stdout
-    capture(inside, *BOTH, *interfaces, "--reconcile")
-    capture(inside, *BOTH, "--cleanup-only")
+    inside.capture(*BOTH, *interfaces, "--reconcile")
+    inside.capture(*BOTH, "--cleanup-only")
     assert not any(dump(inside).values())
 
 
@@ -192,11 +167,11 @@ def test_of_the_references_rules_those_of_interfaces_are_left_and_warned_about(
 ) -> None:
     """Source: traffic-capture.md section 9.5."""
     interfaces = ("-k", "eth1", "-c", "eth2")
-    shown = capture(inside, *BOTH, *interfaces, "--dry-run").stdout
+    shown = inside.capture(*BOTH, *interfaces, "--dry-run").stdout
     for tool, text in zip(TOOLS[1::2], shown.split("# IPv")[1:], strict=True):
         inside.run(f"{tool}-restore", "--noflush", text=f"# {text}")
 
-    done = capture(inside, *BOTH, "--reconcile")
+    done = inside.capture(*BOTH, "--reconcile")
 
     kept = [line for line in done.stdout.splitlines() if " keeps " in line]
     assert len(kept) == 2 * 3
@@ -214,11 +189,11 @@ def test_a_failing_ipv6_leaves_ipv4_as_it_was(
         (tmp_path / tool).chmod(0o755)
     inside.run("iptables-nft", "-t", "nat", "-A", "OUTPUT", "-p", "udp", "-j", "RETURN")
     if "--reconcile" in argv:
-        capture(inside, *INJECTED, "-b", "80", "-o", "22")
+        inside.capture(*INJECTED, "-b", "80", "-o", "22")
         inside.run("iptables-nft", "-t", "nat", "-I", "OUTPUT", "-p", "icmp", "-j", "RETURN")
     before = dump(inside)
 
-    done = capture(inside, *argv, status=1, path=f"{tmp_path}:{os.environ['PATH']}")
+    done = inside.capture(*argv, status=1, PATH=f"{tmp_path}:{os.environ['PATH']}")
 
     (error,) = errors(done)
     assert "ip6tables-nft-restore refused its input: exit status 1: RULE_APPEND failed" in error
@@ -230,9 +205,9 @@ def test_ipv6_that_is_not_captured_is_not_touched(inside: Namespace) -> None:
     """Source: traffic-capture.md section 17.23."""
     inside.run("ip6tables-nft", "-t", "nat", "-N", "ISTIO_OLD")
 
-    capture(inside, *INJECTED)
+    inside.capture(*INJECTED)
     before = dump(inside)
-    again = capture(inside, *INJECTED)
+    again = inside.capture(*INJECTED)
 
     assert "IPv6 is not captured, but iptables-nft has rules of ours" in again.stdout
     assert "IPv6 traffic of 2001:db8::7 bypasses Envoy" in again.stdout
@@ -244,9 +219,9 @@ def test_a_rule_of_others_is_no_drift(inside: Namespace) -> None:
     """Source: traffic-capture.md section 17.20."""
     inside.run("iptables-nft", "-t", "nat", "-A", "OUTPUT", "-p", "udp", "-j", "RETURN")
 
-    first = capture(inside, *BOTH)
+    first = inside.capture(*BOTH)
     inside.run("iptables-nft", "-t", "nat", "-I", "OUTPUT", "-p", "icmp", "-j", "RETURN")
-    again = capture(inside, *BOTH)
+    again = inside.capture(*BOTH)
 
     assert "Clean-state detected" in first.stdout
     assert "reconciliation not needed" in again.stdout
@@ -254,10 +229,10 @@ def test_a_rule_of_others_is_no_drift(inside: Namespace) -> None:
 
 def test_blanks_in_lists_make_no_difference(inside: Namespace) -> None:
     """Source: traffic-capture.md section 17.25."""
-    capture(inside, *BOTH, "-c", "eth1 , eth2", "-o", "8080, 9090", "-k", " eth3")
+    inside.capture(*BOTH, "-c", "eth1 , eth2", "-o", "8080, 9090", "-k", " eth3")
     first = dump(inside)
 
-    again = capture(inside, *BOTH, "-c", "eth1,eth2", "-o", "8080,9090", "-k", "eth3")
+    again = inside.capture(*BOTH, "-c", "eth1,eth2", "-o", "8080,9090", "-k", "eth3")
 
     assert "reconciliation not needed" in again.stdout
     assert dump(inside) == first
@@ -267,18 +242,18 @@ def test_other_tables_do_not_disturb(inside: Namespace) -> None:
     """Case I15."""
     inside.run("iptables-legacy", "-t", "security", "-A", "INPUT", "-j", "RETURN")
 
-    capture(inside, *INJECTED, "--force-iptables-binary=legacy")
-    capture(inside, *INJECTED, "--force-iptables-binary=legacy")
+    inside.capture(*INJECTED, "--force-iptables-binary=legacy")
+    inside.capture(*INJECTED, "--force-iptables-binary=legacy")
 
     assert "-A INPUT -j RETURN" in dump(inside)["iptables-legacy"]
 
 
 def test_cleaning_up_where_nothing_is_installed_is_fine(inside: Namespace) -> None:
-    capture(inside, "--cleanup-only")
+    inside.capture("--cleanup-only")
 
 
 def test_a_user_or_group_that_does_not_exist_is_named(inside: Namespace) -> None:
-    done = capture(inside, "-u", "nosuchuser", status=1, ISTIO_OUTBOUND_OWNER_GROUPS="root,nogr")
+    done = inside.capture("-u", "nosuchuser", status=1, ISTIO_OUTBOUND_OWNER_GROUPS="root,nogr")
 
     assert [line.rpartition("\t")[2] for line in errors(done)] == [
         "there is no group 'nogr' here",
@@ -291,8 +266,8 @@ def test_a_user_or_group_that_does_not_exist_is_named(inside: Namespace) -> None
 def test_rules_with_names_are_recognised(inside: Namespace) -> None:
     argv = ("-u", "root,nobody", "-g", "root")
 
-    capture(inside, *argv, ISTIO_OUTBOUND_OWNER_GROUPS="root,nogroup")
-    again = capture(inside, *argv, ISTIO_OUTBOUND_OWNER_GROUPS="root,nogroup")
+    inside.capture(*argv, ISTIO_OUTBOUND_OWNER_GROUPS="root,nogroup")
+    again = inside.capture(*argv, ISTIO_OUTBOUND_OWNER_GROUPS="root,nogroup")
 
     assert "reconciliation not needed" in again.stdout
 
@@ -302,8 +277,8 @@ def test_a_dry_run_prints_reasons_and_changes_nothing(inside: Namespace, tmp_pat
     transcript = tmp_path / "transcript"
     transcript.write_text("x" * 10_000)
 
-    done = capture(
-        inside, *BOTH, "--dry-run", "--log_target=stderr", path=str(tmp_path),
+    done = inside.capture(
+        *BOTH, "--dry-run", "--log_target=stderr", PATH=str(tmp_path),
         DRY_RUN_FILE_PATH=str(transcript),
     )  # fmt: skip
 
@@ -318,15 +293,15 @@ def test_a_dry_run_prints_reasons_and_changes_nothing(inside: Namespace, tmp_pat
     saves = "iptables-save\nip6tables-save\n"
     assert transcript.read_text() == f"{saves}{v4.read_text()}{v6.read_text()}{saves}"
     inside.run("iptables-nft-restore", "--noflush", text=done.stdout.partition("# IPv6")[0])
-    assert "reconciliation not needed" in capture(inside, *INJECTED).stdout
+    assert "reconciliation not needed" in inside.capture(*INJECTED).stdout
 
 
 def test_a_dry_run_of_a_cleanup_prints_what_removes_this_configuration(inside: Namespace) -> None:
-    done = capture(
-        inside, *INJECTED, "-c", "eth9", "--dry-run", "--cleanup-only", "--log_target=stderr"
+    done = inside.capture(
+        *INJECTED, "-c", "eth9", "--dry-run", "--cleanup-only", "--log_target=stderr"
     )
 
-    capture(inside, *INJECTED, "-c", "eth9")
+    inside.capture(*INJECTED, "-c", "eth9")
     inside.run("iptables-nft-restore", "--noflush", text=done.stdout)
     assert not any(dump(inside).values())
 
@@ -343,7 +318,7 @@ def test_what_cannot_be_done_is_refused_before_anything_runs(
     inside: Namespace, argv: tuple[str, ...], named: str
 ) -> None:
     """Case I19."""
-    done = capture(inside, *argv, status=1)
+    done = inside.capture(*argv, status=1)
 
     assert named in errors(done)[0]
     assert not any(dump(inside).values())
@@ -351,28 +326,28 @@ def test_what_cannot_be_done_is_refused_before_anything_runs(
 
 @pytest.mark.parametrize("argv", [("-m", "NONE"), ("--skip-rule-apply",), ("--help",)])
 def test_nothing_may_be_asked_for(inside: Namespace, argv: tuple[str, ...], tmp_path: Path) -> None:
-    capture(inside, *argv, path=str(tmp_path))
+    inside.capture(*argv, PATH=str(tmp_path))
 
 
 def test_a_log_that_cannot_be_written_is_no_reason_to_fail(inside: Namespace) -> None:
     without_room = ("sh", "-c", 'exec "$@" >/dev/full', "sh")
 
-    capture(inside, *INJECTED, wrapper=without_room)
+    inside.capture(*INJECTED, wrapper=without_room)
 
     assert any(dump(inside).values())
 
 
 def test_a_namespace_without_an_address_is_refused() -> None:
     with namespace() as bare:
-        done = capture(bare, *INJECTED, status=1)
+        done = bare.capture(*INJECTED, status=1)
 
     assert "no valid local IP address found" in errors(done)[0]
 
 
 def test_an_ipv6_only_namespace_needs_no_flag() -> None:
     with namespace("2001:db8::7/128") as made:
-        capture(made, *INJECTED)
-        capture(made, *INJECTED)
+        made.capture(*INJECTED)
+        made.capture(*INJECTED)
 
         assert len(dump(made)["ip6tables-nft"]) == len(dump(made)["iptables-nft"]) == LINES
 
@@ -380,8 +355,8 @@ def test_an_ipv6_only_namespace_needs_no_flag() -> None:
 def test_the_log_can_be_json_in_a_file_with_callers(inside: Namespace, tmp_path: Path) -> None:
     target = tmp_path / "log"
 
-    done = capture(
-        inside, "-m", "NONE", "--log_as_json", f"--log_target={target}", "--log_caller=all"
+    done = inside.capture(
+        "-m", "NONE", "--log_as_json", f"--log_target={target}", "--log_caller=all"
     )
 
     assert done.stdout == ""

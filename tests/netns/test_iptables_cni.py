@@ -2,13 +2,11 @@
 
 import os
 import shutil
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.netns.namespaces import Namespace, namespace
+from tests.netns.namespaces import Namespace
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -26,12 +24,6 @@ WITHOUT_SYS_ADMIN = ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_ad
 
 
 @pytest.fixture
-def inside() -> Iterator[Namespace]:
-    with namespace("240.240.240.240/32") as made:
-        yield made
-
-
-@pytest.fixture
 def spy(tmp_path: Path) -> Path:
     """Return a directory with a tool that writes down what it sees."""
     tool = shutil.which("iptables-legacy-restore")
@@ -46,11 +38,7 @@ def capture(
     inside: Namespace, *argv: str, path: str, status: int = 0, wrapper: tuple[str, ...] = ()
 ) -> str:
     environ = {"PATH": path, "NSS_WRAPPER": "x", "ENVOY_USER": "nobody"}
-    done = inside.run(
-        sys.executable, "-m", "iptables", *argv, check=False, environ=environ, wrapper=wrapper
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout
+    return inside.capture(*argv, status=status, wrapper=wrapper, **environ).stdout
 
 
 def test_the_tools_run_without_name_service_with_the_lock_of_the_namespace(

@@ -3,11 +3,10 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from tests.netns.namespaces import NSENTER, ROOT, Namespace, namespace
+from tests.netns.namespaces import NSENTER, ROOT, Namespace
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -20,16 +19,8 @@ BACKENDS = [
 NOTHING = "nothing differs from the plan\n"
 
 
-@pytest.fixture
-def inside() -> Iterator[Namespace]:
-    with namespace("240.240.240.240/32", "2001:db8::7/128") as made:
-        yield made
-
-
 def capture(inside: Namespace, *argv: str, status: int = 0) -> str:
-    done = inside.run(sys.executable, "-m", "iptables", *USUAL, *argv, check=False)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout
+    return inside.capture(*USUAL, *argv, status=status).stdout
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

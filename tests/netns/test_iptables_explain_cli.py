@@ -35,11 +35,7 @@ def inside() -> Iterator[Namespace]:
 def run(
     inside: Namespace, *argv: str, status: int = 0, wrapper: tuple[str, ...] = ()
 ) -> CompletedProcess[str]:
-    done = inside.run(
-        sys.executable, "-m", "iptables", *ARGUMENTS, *argv, check=False, wrapper=wrapper
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    return done
+    return inside.capture(*ARGUMENTS, *argv, status=status, wrapper=wrapper)
 
 
 def verdict(inside: Namespace, flow: str, *argv: str) -> str:
@@ -188,7 +184,7 @@ def test_what_the_readme_shows_is_what_is_printed(words: str, shown: str) -> Non
             (index,) = kernel.link_lookup(ifname="eth0")
             kernel.addr("add", index=index, address="10.0.0.7", prefixlen=24)
 
-        done = pod.run(sys.executable, "-m", "iptables", *shlex.split(words))
+        done = pod.capture(*shlex.split(words))
 
     assert done.stdout == shown
 

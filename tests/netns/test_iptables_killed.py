@@ -100,7 +100,7 @@ class Victim:
         self.inside = inside
         self.way = way
         if way.old:
-            inside.run(sys.executable, "-m", "iptables", *way.old)
+            inside.capture(*way.old)
         self.old = self.state()
         self.saved = {family: self._tool(family, "-save") for family in FAMILIES}
         self.native = self._native() if NATIVE in (*way.old, *way.new) else ""

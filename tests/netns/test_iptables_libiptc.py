@@ -4,7 +4,6 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,18 +53,9 @@ print(done.status, done.err)
 """
 
 
-@pytest.fixture
-def inside() -> Iterator[Namespace]:
-    with namespace(*ADDRESSES) as made:
-        yield made
-
-
 def capture(inside: Namespace, *argv: str, status: int = 0, **environ: str) -> str:
     """Run the command, which is not let run any program."""
-    done = inside.run(
-        sys.executable, "-m", "iptables", *argv, check=False, wrapper=NO_PROGRAMS, environ=environ
-    )
-    assert done.returncode == status, done.stdout + done.stderr
+    done = inside.capture(*argv, status=status, wrapper=NO_PROGRAMS, **environ)
     assert not done.stderr
     return done.stdout
 
@@ -81,7 +71,7 @@ def test_the_result_is_that_of_the_programs(inside: Namespace, argv: tuple[str, 
     again = capture(inside, *argv, "--backend=libiptc")
 
     with namespace(*ADDRESSES) as other:
-        other.run(sys.executable, "-m", "iptables", *argv, "--force-iptables-binary=legacy")
+        other.capture(*argv, "--force-iptables-binary=legacy")
         assert dump(inside) == dump(other)
     assert "reconciliation not needed" in again
     assert "read back" not in again
@@ -112,7 +102,7 @@ def test_without_the_library_it_is_said_what_to_install(inside: Namespace, tmp_p
 
 
 def test_what_the_programs_installed_is_known_and_replaced(inside: Namespace) -> None:
-    inside.run(sys.executable, "-m", "iptables", *USUAL, "--force-iptables-binary=legacy")
+    inside.capture(*USUAL, "--force-iptables-binary=legacy")
 
     assert "not needed" in capture(inside, *USUAL, "--backend=libiptc")
     refused = capture(inside, *TPROXY, "--backend=libiptc", status=1)
@@ -126,7 +116,7 @@ def test_what_it_installed_the_programs_take_away(inside: Namespace, argv: tuple
     """They compare rules bit by bit, names of interfaces with their masks."""
     capture(inside, *argv, "--backend=libiptc")
     legacy = "--force-iptables-binary=legacy"
-    inside.run(sys.executable, "-m", "iptables", *argv, legacy, "--cleanup-only")
+    inside.capture(*argv, legacy, "--cleanup-only")
 
     assert dump(inside) == []
 

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -12,7 +11,7 @@ import pytest
 from iptables.nft.keywords import KEYWORDS
 from iptables.nft.text import rule_text, transaction
 from iptables.rules import RETURN, Interface, Rule, Table
-from tests.netns.namespaces import Namespace, namespace
+from tests.netns.namespaces import Namespace
 from tests.unit.test_iptables_nft_text import planned
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -28,27 +27,6 @@ RICH = (
 )  # fmt: skip
 WITHOUT_NET_ADMIN = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin")
 SAVES = ("iptables-legacy-save", "iptables-nft-save", "ip6tables-legacy-save", "ip6tables-nft-save")
-
-
-@pytest.fixture
-def inside() -> Iterator[Namespace]:
-    with namespace("240.240.240.240/32", "2001:db8::7/128") as made:
-        yield made
-
-
-def capture(
-    inside: Namespace,
-    *argv: str,
-    status: int = 0,
-    wrapper: tuple[str, ...] = (),
-    **environ: str,
-) -> CompletedProcess[str]:
-    """Run the command; its standard output is the log."""
-    done = inside.run(
-        sys.executable, "-m", "iptables", *argv, check=False, wrapper=wrapper, environ=environ
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    return done
 
 
 def native(inside: Namespace) -> str:
@@ -77,27 +55,27 @@ def problems(done: CompletedProcess[str]) -> list[str]:
 def test_a_second_run_changes_nothing_and_a_cleanup_leaves_nothing(
     inside: Namespace, argv: tuple[str, ...]
 ) -> None:
-    first = capture(inside, *argv)
+    first = inside.capture(*argv)
     before = generation(inside)
 
-    again = capture(inside, *argv)
+    again = inside.capture(*argv)
 
     assert problems(first) == problems(again) == []
     assert native(inside)
     assert generation(inside) == before  # handles too
     assert "nftables rules of ours are as asked for" in again.stdout
-    capture(inside, *argv, "--cleanup-only")
+    inside.capture(*argv, "--cleanup-only")
     assert inside.run("nft", "list", "ruleset").stdout == ""
 
 
 def test_drift_is_named_and_put_right(inside: Namespace) -> None:
-    capture(inside, *NATIVE)
+    inside.capture(*NATIVE)
     fresh = native(inside)
     place = ("rule", "inet", "istio-proxy-nat")
     inside.run("nft", "add", *place, "istio-inbound", "tcp", "dport", "99", "return")
     inside.run("nft", "insert", *place, "istio-output", "icmp", "type", "echo-request", "accept")
 
-    done = capture(inside, *NATIVE)
+    done = inside.capture(*NATIVE)
 
     first, second = problems(done)
     assert "nat istio-inbound rule 6: expected nothing, found 'tcp dport 99 return'" in first
@@ -107,9 +85,9 @@ def test_drift_is_named_and_put_right(inside: Namespace) -> None:
 
 def test_tables_that_are_not_needed_any_more_go(inside: Namespace) -> None:
     """Source: traffic-capture.md section 17.10."""
-    capture(inside, *RICH)
+    inside.capture(*RICH)
     policies = inside.policies()
-    capture(inside, *NATIVE)
+    inside.capture(*NATIVE)
 
     assert policies
     assert inside.policies() == []
@@ -122,14 +100,14 @@ def test_moving_to_nftables_and_back_leaves_nothing_of_the_other(
 ) -> None:
     """Case I24. Source: traffic-capture.md section 17.11."""
     forced = f"--force-iptables-binary={variant}"
-    capture(inside, *BOTH, forced)
+    inside.capture(*BOTH, forced)
     inside.run(f"iptables-{variant}", "-t", "nat", "-A", "OUTPUT", "-p", "udp", "-j", "RETURN")
     installed = of_iptables(inside)
 
-    capture(inside, *NATIVE)
+    inside.capture(*NATIVE)
     moved = of_iptables(inside)
     tables = native(inside)
-    capture(inside, *BOTH, forced)
+    inside.capture(*BOTH, forced)
 
     assert installed
     assert moved == []
@@ -143,11 +121,11 @@ def test_moving_to_nftables_and_back_leaves_nothing_of_the_other(
 @pytest.mark.parametrize("variant", ["nft", "legacy"])
 def test_tproxy_moves_with_its_routes(inside: Namespace, variant: str) -> None:
     tproxy = ("-m", "TPROXY")
-    capture(inside, *NATIVE, *tproxy, "-t", "7", "-r", "107")
+    inside.capture(*NATIVE, *tproxy, "-t", "7", "-r", "107")
 
-    capture(inside, *BOTH, *tproxy, f"--force-iptables-binary={variant}")
+    inside.capture(*BOTH, *tproxy, f"--force-iptables-binary={variant}")
     moved = inside.policies()
-    capture(inside, *NATIVE)
+    inside.capture(*NATIVE)
 
     assert set(moved) == {(1337, 133)}
     assert inside.policies() == []
@@ -155,10 +133,10 @@ def test_tproxy_moves_with_its_routes(inside: Namespace, variant: str) -> None:
 
 
 def test_a_cleanup_removes_what_either_backend_has(inside: Namespace) -> None:
-    capture(inside, *BOTH)
+    inside.capture(*BOTH)
     inside.run("nft", "-f", "-", text=transaction(plan_of_both()))
 
-    capture(inside, *BOTH, "--cleanup-only")
+    inside.capture(*BOTH, "--cleanup-only")
 
     assert of_iptables(inside) == []
     assert native(inside) == ""
@@ -169,11 +147,11 @@ def plan_of_both() -> tuple[Table, ...]:
 
 
 def test_what_a_killed_move_left_is_completed(inside: Namespace) -> None:
-    capture(inside, *BOTH)
+    inside.capture(*BOTH)
     inside.run("nft", "-f", "-", text=transaction(plan_of_both()))
     before = native(inside)
 
-    done = capture(inside, *NATIVE)
+    done = inside.capture(*NATIVE)
 
     assert "nftables rules of ours are as asked for" in done.stdout
     assert of_iptables(inside) == []
@@ -184,9 +162,9 @@ def test_tables_of_others_stay_as_they_are(inside: Namespace) -> None:
     foreign = "table inet others {\n\tchain istio-output {\n\t\tcounter drop\n\t}\n}\n"
     inside.run("nft", "-f", "-", text=foreign)
 
-    capture(inside, *NATIVE)
-    capture(inside, *RICH)
-    capture(inside, *NATIVE, "--cleanup-only")
+    inside.capture(*NATIVE)
+    inside.capture(*RICH)
+    inside.capture(*NATIVE, "--cleanup-only")
 
     assert inside.run("nft", "-s", "list", "ruleset").stdout == foreign
 
@@ -199,8 +177,7 @@ def test_a_dry_run_prints_the_transaction_with_reasons_and_runs_nothing(
     empty = tmp_path / "bin"
     empty.mkdir()
 
-    done = capture(
-        inside,
+    done = inside.capture(
         *NATIVE,
         "--dry-run",
         "--log_output_level=none",
@@ -215,18 +192,18 @@ def test_a_dry_run_prints_the_transaction_with_reasons_and_runs_nothing(
 
 
 def test_a_dry_run_is_input_for_nft(inside: Namespace) -> None:
-    done = capture(inside, *RICH, "--dry-run", "--log_output_level=none")
+    done = inside.capture(*RICH, "--dry-run", "--log_output_level=none")
 
     inside.run("nft", "-f", "-", text=done.stdout)
 
-    assert problems(capture(inside, *RICH)) == []
+    assert problems(inside.capture(*RICH)) == []
 
 
 def test_a_refused_transaction_changes_nothing(inside: Namespace) -> None:
-    capture(inside, *NATIVE)
+    inside.capture(*NATIVE)
     fresh = native(inside)
 
-    done = capture(inside, *NATIVE, "-g", "no-such-group-here", status=1)
+    done = inside.capture(*NATIVE, "-g", "no-such-group-here", status=1)
 
     (error,) = problems(done)
     assert "no-such-group-here" in error
@@ -234,7 +211,7 @@ def test_a_refused_transaction_changes_nothing(inside: Namespace) -> None:
 
 
 def test_without_the_capability_it_says_so(inside: Namespace) -> None:
-    done = capture(inside, *NATIVE, status=1, wrapper=WITHOUT_NET_ADMIN)
+    done = inside.capture(*NATIVE, status=1, wrapper=WITHOUT_NET_ADMIN)
 
     (error,) = [line for line in problems(done) if "\terror\t" in line]
     assert "the process needs CAP_NET_ADMIN" in error
@@ -244,7 +221,7 @@ def test_without_nft_it_says_so(inside: Namespace, tmp_path: Path) -> None:
     for tool in SAVES:
         (tmp_path / tool).symlink_to("/bin/true")
 
-    done = capture(inside, *NATIVE, status=1, PATH=str(tmp_path))
+    done = inside.capture(*NATIVE, status=1, PATH=str(tmp_path))
 
     (error,) = problems(done)
     assert "nft is missing in the sidecar container image" in error
@@ -253,7 +230,7 @@ def test_without_nft_it_says_so(inside: Namespace, tmp_path: Path) -> None:
 def test_a_namespace_in_ambient_mode_is_left_to_the_node_agent(inside: Namespace) -> None:
     inside.run("nft", "add", "table", "inet", "istio-ambient-nat")
 
-    done = capture(inside, *NATIVE, status=1)
+    done = inside.capture(*NATIVE, status=1)
 
     assert "ambient mode" in problems(done)[-1]
     assert native(inside) == ""
@@ -267,7 +244,7 @@ def test_two_runs_at_once_both_succeed(inside: Namespace) -> None:
     ]
 
     assert [run.wait() for run in runs] == [0, 0, 0]
-    assert problems(capture(inside, *NATIVE)) == []
+    assert problems(inside.capture(*NATIVE)) == []
 
 
 @pytest.mark.parametrize("ipv6", [(), ("--dual-stack",)])
@@ -275,7 +252,7 @@ def test_tproxy_without_ports_is_a_valid_transaction(
     inside: Namespace, ipv6: tuple[str, ...]
 ) -> None:
     """Case I23."""
-    capture(inside, "-m", "TPROXY", "-b", "", "-i", "*", "--native-nftables", *ipv6)
+    inside.capture("-m", "TPROXY", "-b", "", "-i", "*", "--native-nftables", *ipv6)
 
     assert "istio-proxy-mangle" in native(inside)
 

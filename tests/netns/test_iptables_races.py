@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -51,12 +51,6 @@ try:
 except CaptureError as error:
     print(error)
 """
-
-
-@pytest.fixture
-def inside() -> Iterator[Namespace]:
-    with namespace("240.240.240.240/32", "2001:db8::7/128") as made:
-        yield made
 
 
 def start(inside: Namespace, *argv: str, **environ: str) -> subprocess.Popen[str]:

@@ -2,12 +2,12 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.netns.namespaces import ROOT, Namespace, namespace
+from tests.netns.namespaces import ROOT, Namespace
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -29,12 +29,6 @@ WITHOUT_PROC = ("unshare", "--mount", "sh", "-c", 'umount -l /proc && exec "$@"'
 NOT_ALLOWED = "packet filter rules cannot be read or changed: the process needs CAP_NET_ADMIN"
 
 
-@pytest.fixture
-def inside() -> Iterator[Namespace]:
-    with namespace("240.240.240.240/32", "2001:db8::7/128") as made:
-        yield made
-
-
 def state(inside: Namespace) -> list[object]:
     """Return the rules of every backend, without empty tables and counters, and the routing."""
     lines = [line for tool in TOOLS for line in inside.run(f"{tool}-save").stdout.splitlines()]
@@ -49,11 +43,7 @@ def state(inside: Namespace) -> list[object]:
 def refused(inside: Namespace, *argv: str, wrapper: Sequence[str] = (), **environ: str) -> str:
     """Run the command, which must fail and change nothing; return its one error."""
     before = state(inside)
-    done = inside.run(
-        sys.executable, "-m", "iptables", *argv,
-        check=False, wrapper=tuple(wrapper), environ=environ,
-    )  # fmt: skip
-    assert done.returncode == 1, done.stdout + done.stderr
+    done = inside.capture(*argv, status=1, wrapper=tuple(wrapper), **environ)
     assert not done.stderr
     assert state(inside) == before
     (error,) = [line for line in done.stdout.splitlines() if "\terror\t" in line]
@@ -64,7 +54,7 @@ def refused(inside: Namespace, *argv: str, wrapper: Sequence[str] = (), **enviro
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_without_net_admin(inside: Namespace, backend: str, *, is_installed: bool) -> None:
     if is_installed:
-        inside.run(sys.executable, "-m", "iptables", *USUAL, backend)
+        inside.capture(*USUAL, backend)
 
     for argv in (USUAL, TPROXY, (*USUAL, "--cleanup-only")):
         error = refused(inside, *argv, backend, wrapper=WITHOUT_NET_ADMIN)
@@ -103,7 +93,7 @@ def test_without_nft(inside: Namespace, tmp_path: Path) -> None:
 
 def test_a_read_only_file_system_is_enough_for_nft(inside: Namespace) -> None:
     for backend in ((), (NATIVE, "--reconcile")):
-        inside.run(sys.executable, "-m", "iptables", *TPROXY, *backend, wrapper=READ_ONLY)
+        inside.capture(*TPROXY, *backend, wrapper=READ_ONLY)
 
         assert state(inside)[2] == [(1337, 133)] * 2
 
@@ -124,7 +114,7 @@ def test_without_proc_what_the_legacy_tools_print_is_not_taken_for_all(
     inside: Namespace, backend: Sequence[str], said: str
 ) -> None:
     if said and backend:
-        inside.run(sys.executable, "-m", "iptables", *USUAL, *backend)
+        inside.capture(*USUAL, *backend)
         for argv in (USUAL, (*USUAL, "--cleanup-only")):
             assert said in refused(inside, *argv, *backend, wrapper=WITHOUT_PROC)
         return
@@ -138,9 +128,9 @@ def test_without_proc_what_the_legacy_tools_print_is_not_taken_for_all(
 
 
 def test_without_proc_nftables_warns_of_rules_that_may_be_left(inside: Namespace) -> None:
-    inside.run(sys.executable, "-m", "iptables", *USUAL, LEGACY)
+    inside.capture(*USUAL, LEGACY)
 
-    done = inside.run(sys.executable, "-m", "iptables", *USUAL, NATIVE, wrapper=WITHOUT_PROC)
+    done = inside.capture(*USUAL, NATIVE, wrapper=WITHOUT_PROC)
 
     assert "legacy iptables tables may have rules of ours: iptables-legacy-save:" in done.stdout
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
-from tests.netns.namespaces import Namespace, namespace
+from tests.netns.namespaces import Namespace
 from tests.netns.pods import Pod, ask, become, linked_pod, running
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -66,22 +66,10 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture
-def inside() -> Iterator[Namespace]:
-    with namespace("240.240.240.240/32", "2001:db8::7/128") as made:
-        yield made
-
-
 @pytest.fixture(scope="module")
 def pod() -> Iterator[Pod]:
     with linked_pod() as made:
         yield made
-
-
-def capture(inside: Namespace, *argv: str, status: int = 0, **environ: str) -> str:
-    done = inside.run(sys.executable, "-m", "iptables", *argv, check=False, environ=environ)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout
 
 
 def routing(inside: Namespace) -> dict[int, list[Any]]:
@@ -110,15 +98,15 @@ USUAL = {family: [(1337, 133), (133, 0, 1)] for family in FAMILIES}
 
 def test_rules_and_routes_are_there_once_and_go(inside: Namespace) -> None:
     """Source: traffic-capture.md section 17.2 and 17.3."""
-    capture(inside, *TPROXY)
+    inside.capture(*TPROXY)
     first = routing(inside)
-    again = capture(inside, *TPROXY)
+    again = inside.capture(*TPROXY)
 
     assert first == USUAL
     assert routing(inside) == first
-    assert "reconciliation not needed" in again
-    assert "Added" not in again
-    capture(inside, "--cleanup-only")
+    assert "reconciliation not needed" in again.stdout
+    assert "Added" not in again.stdout
+    inside.capture("--cleanup-only")
     assert routing(inside) == NOTHING
 
 
@@ -127,21 +115,21 @@ def test_duplicates_of_another_agent_go(inside: Namespace) -> None:
         for priority in (100, 200):
             kernel.rule("add", fwmark=1337, table=133, priority=priority)
 
-    capture(inside, *TPROXY)
+    inside.capture(*TPROXY)
 
     assert routing(inside) == USUAL
 
 
 def test_routes_go_whatever_their_protocol(inside: Namespace) -> None:
     """As `ip route` and the reference add them: of protocol boot, not static."""
-    capture(inside, *TPROXY)
+    inside.capture(*TPROXY)
     with IPRoute(netns=inside.name) as kernel:
         for family, number in FAMILIES.items():
             route = {"family": number, "dst": EVERYTHING[family], "type": "local", "oif": 1}
             kernel.route("del", **route, scope="host", table=133)
             kernel.route("add", **route, scope="host", table=133, proto=3)
 
-    capture(inside, "--cleanup-only")
+    inside.capture("--cleanup-only")
 
     assert routing(inside) == NOTHING
 
@@ -151,17 +139,17 @@ def test_an_interrupted_clean_up_is_completed_by_its_configuration(inside: Names
         kernel.rule("add", fwmark=1337, table=133)
         kernel.route("add", dst="0.0.0.0/0", type="local", scope="host", oif=1, table=133)
 
-    capture(inside, *TPROXY, "--cleanup-only")
+    inside.capture(*TPROXY, "--cleanup-only")
 
     assert routing(inside) == NOTHING
 
 
 def test_another_mark_and_another_mode_leave_nothing_of_the_first(inside: Namespace) -> None:
-    capture(inside, *TPROXY)
-    capture(inside, *TPROXY, "-t", "99", "-r", "7700", "--reconcile")
+    inside.capture(*TPROXY)
+    inside.capture(*TPROXY, "-t", "99", "-r", "7700", "--reconcile")
 
     assert routing(inside) == {family: [(99, 7700), (7700, 0, 1)] for family in FAMILIES}
-    capture(inside, "-i", "*", "--dual-stack", "--reconcile")
+    inside.capture("-i", "*", "--dual-stack", "--reconcile")
     assert routing(inside) == NOTHING
 
 
@@ -172,14 +160,14 @@ def test_rules_of_others_stay(inside: Namespace) -> None:
         kernel.rule("add", fwmark=1337, src="10.0.0.0", src_len=8, table=9, priority=302)
     before = routing(inside)
 
-    capture(inside, *TPROXY)
-    capture(inside, *TPROXY, "--cleanup-only")
+    inside.capture(*TPROXY)
+    inside.capture(*TPROXY, "--cleanup-only")
 
     assert routing(inside) == before
 
 
 def test_without_captured_ports_no_route_is_needed(inside: Namespace) -> None:
-    capture(inside, "-m", "TPROXY", "-b", "", "-i", "*")
+    inside.capture("-m", "TPROXY", "-b", "", "-i", "*")
 
     assert routing(inside) == NOTHING
 
@@ -193,13 +181,13 @@ def test_refused_rules_leave_the_routing_as_it_was(
         (tmp_path / tool).chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
     if was_installed:
-        capture(inside, *TPROXY)
+        inside.capture(*TPROXY)
     before = routing(inside)
 
     if was_installed:
-        capture(inside, "--cleanup-only", status=1, PATH=path)
+        inside.capture("--cleanup-only", status=1, PATH=path)
     else:
-        capture(inside, *TPROXY, status=1, PATH=path)
+        inside.capture(*TPROXY, status=1, PATH=path)
 
     assert routing(inside) == before
     addresses = inside.python(
@@ -240,7 +228,7 @@ from pyroute2 import IPRoute
 with IPRoute() as kernel:
     print([rule.get("fwmark") for rule in kernel.get_rules(family=2) if rule.get("fwmark")])
 """
-    capture(inside, *TPROXY)
+    inside.capture(*TPROXY)
 
     done = inside.run(sys.executable, "-c", code, "--log_target=stderr", *TPROXY)
 
@@ -250,7 +238,7 @@ with IPRoute() as kernel:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_connections_keep_their_addresses(pod: Pod, backend: str) -> None:
-    capture(pod.inside, *TPROXY, backend, "--reconcile")
+    pod.inside.capture(*TPROXY, backend, "--reconcile")
 
     with (
         running(pod.inside, APPLICATION_SERVER, wrapper=APPLICATION),
@@ -266,7 +254,7 @@ def test_connections_keep_their_addresses(pod: Pod, backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_call_of_the_own_pod_is_captured_for_envoy_alone(pod: Pod, backend: str) -> None:
     """Source: traffic-capture.md, R21."""
-    capture(pod.inside, *TPROXY, backend, "--reconcile")
+    pod.inside.capture(*TPROXY, backend, "--reconcile")
 
     with (
         running(pod.inside, APPLICATION_SERVER, wrapper=APPLICATION),
