@@ -167,7 +167,7 @@ def template_path(config: ProxyConfig, environ: Mapping[str, str]) -> str:
     return "" if clean_path(chosen or DEFAULT_TEMPLATE) == clean_path(DEFAULT_TEMPLATE) else chosen
 
 
-def bootstrap_path(config: ProxyConfig, template: str = "") -> str:
+def bootstrap_path(config: ProxyConfig, template: str) -> str:
     """Return where the bootstrap is written, cleaned. Source: bootstrap.md section 5.1."""
     suffix = "yaml" if template.endswith((".yaml", ".yaml.tmpl")) else "json"
     return clean_path(f"{config.config_path}/envoy-rev.{suffix}")

@@ -59,7 +59,7 @@ class Log:
                 _give_up(target.fileno())
 
 
-def open_log(flags: Parsed, *, usual_target: str = "stdout") -> Log:
+def open_log(flags: Parsed, *, usual_target: str) -> Log:
     """Return the log that the global flags describe.
 
     Args:

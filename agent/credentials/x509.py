@@ -13,11 +13,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 INTEGER: Final = 0x02
-BIT_STRING: Final = 0x03
-OCTET_STRING: Final = 0x04
 OBJECT_ID: Final = 0x06
 SEQUENCE: Final = 0x30
-SET: Final = 0x31
 UTC_TIME: Final = 0x17
 GENERALIZED_TIME: Final = 0x18
 VERSION: Final = 0xA0

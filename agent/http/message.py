@@ -192,7 +192,7 @@ def frame(request: Request, reply: Reply, *, is_closing: bool) -> Framing:
     return Framing(tuple(headers), has_body, is_chunked, goes_on)
 
 
-def choose_encoding(accepted: str, offered: Iterable[str] = ("gzip",)) -> str | None:
+def choose_encoding(accepted: str, offered: Iterable[str]) -> str | None:
     """Return the content coding to use, None for none.
 
     The highest q wins, at a tie the one offered first; no q is 1, an unusable one 0. Wildcards

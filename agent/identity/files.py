@@ -3,7 +3,6 @@
 Source: xds-identity-dns.md sections 4.5, 5.4 and 5.8, deviation D-16.
 """
 
-import logging
 import os
 import stat
 from collections.abc import Iterator
@@ -18,8 +17,6 @@ from agent.identity.names import FileResource
 from agent.identity.secret import KeyPair, PrivateKey, Roots
 from agent.identity.settings import OutputSettings
 from bootstrap.files import read_file
-
-log = logging.getLogger(__name__)
 
 CRL_PATH: Final = "/var/run/secrets/istio/crl/ca-crl.pem"
 CRL_LABEL: Final = b"X509 CRL"

@@ -15,8 +15,6 @@ from agent.xds.resources import ABBREVIATIONS
 from bootstrap.node import Node
 
 TYPE_URLS: Final = {short: type_url for type_url, short in ABBREVIATIONS.items()}
-#: The one type URL without a host.
-DEBUG: Final = "istio.io/debug"
 #: Whoever names it is registered as a workload, and is gone when its stream ends.
 REGISTRATION: Final = "AUTO_REGISTER_GROUP"
 

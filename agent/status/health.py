@@ -9,7 +9,6 @@ from typing import Final
 from agent.http.message import Headers, first_value
 
 PATH: Final = "/grpc.health.v1.Health/Check"
-SERVING: Final = 1
 STATUSES: Final = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 #: Codes that a health call ends with, by number (grpc's statuscodes.md).
 CODES: Final = {

@@ -36,8 +36,8 @@ LENGTHS: Final = {4: 31, 6: 127}
 #: EtherTypes.
 TYPES: Final = {4: 0x0800, 6: 0x86DD}
 
-NEW_LINK, DELETE_LINK, NEW_NEIGHBOUR = 16, 17, 28
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_LINKINFO = 1, 3, 18
+DELETE_LINK, NEW_NEIGHBOUR = 17, 28
+IFLA_ADDRESS, IFLA_LINKINFO = 1, 18
 INFO_KIND, INFO_DATA, VETH_PEER = 1, 2, 1
 NDA_DST, NDA_LLADDR = 1, 2
 NEIGHBOUR: Final = struct.Struct("=BxxxiHBB")  # family, index, state, flags, type
@@ -45,7 +45,7 @@ PERMANENT: Final = 0x80
 NO_DUPLICATES: Final = 0x2  # IFA_F_NODAD: usable at once
 
 TCP: Final = 6
-FIN, SYN, RST, ACK = 0x1, 0x2, 0x4, 0x10
+SYN, RST, ACK = 0x2, 0x4, 0x10
 IPV4_HEADER: Final = struct.Struct("!BBHHHBBH4s4s")
 IPV6_HEADER: Final = struct.Struct("!IHBB16s16s")
 TCP_HEADER: Final = struct.Struct("!HHIIBBHHH")
@@ -73,7 +73,7 @@ def add_link() -> bytes:
     )
     kind = attribute(INFO_KIND, b"veth") + attribute(INFO_DATA, attribute(VETH_PEER, far))
     body = near + attribute(IFLA_LINKINFO, kind)
-    return netlink.encode(NEW_LINK, ACKNOWLEDGE | CREATE | EXCLUSIVE, body)
+    return netlink.encode(netlink.NEW_LINK, ACKNOWLEDGE | CREATE | EXCLUSIVE, body)
 
 
 def remove_link() -> bytes:
@@ -83,12 +83,12 @@ def remove_link() -> bytes:
 
 def set_up(name: str) -> bytes:
     """Return the request that sets an end up."""
-    return netlink.encode(NEW_LINK, ACKNOWLEDGE, _named(name, netlink.IFF_UP))
+    return netlink.encode(netlink.NEW_LINK, ACKNOWLEDGE, _named(name, netlink.IFF_UP))
 
 
 def _named(name: str, flags: int = 0) -> bytes:
     """Return a link's message of these flags, which names it."""
-    return LINK.pack(0, 0, 0, flags, flags) + attribute(IFLA_IFNAME, name.encode() + b"\0")
+    return LINK.pack(0, 0, 0, flags, flags) + attribute(netlink.IFLA_IFNAME, name.encode() + b"\0")
 
 
 def add_address(family: Family, index: int) -> bytes:

@@ -4,7 +4,7 @@ import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import json_format
 
-from agent.query.request import DEBUG, parse_type, write_node, write_subscription
+from agent.query.request import parse_type, write_node, write_subscription
 from agent.xds.discovery import Kind
 from agent.xds.resources import ABBREVIATIONS, CLUSTER, LISTENER
 from bootstrap.node import Node
@@ -28,7 +28,7 @@ def test_a_type_has_a_short_name(type_url: str, short: str) -> None:
     assert parse_type(short) == parse_type(short.upper()) == type_url
 
 
-@pytest.mark.parametrize("type_url", [CLUSTER, DEBUG, "type.googleapis.com/a.B"])
+@pytest.mark.parametrize("type_url", [CLUSTER, "istio.io/debug", "type.googleapis.com/a.B"])
 def test_a_type_url_stands_for_itself(type_url: str) -> None:
     assert parse_type(type_url) == type_url
 

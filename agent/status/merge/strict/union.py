@@ -61,7 +61,7 @@ class Book:
 class Union:
     """Writes the merged page."""
 
-    def __init__(self, books: Iterable[Book] = (), *, openmetrics: bool) -> None:
+    def __init__(self, books: Iterable[Book], *, openmetrics: bool) -> None:
         """Begin a page into which some books go."""
         self._books = tuple(books)
         self._openmetrics = openmetrics
