@@ -7,6 +7,7 @@ import grpc
 
 from agent.xds.discovery import Kind, read_response, write_request
 from agent.xds.resources import CLUSTER
+from agent.xds.settings import PatienceSettings
 from tests.fakes.control_plane import control_plane
 from tests.fakes.link import link
 from tests.fakes.relay_bench import ENVOY_CANCELLED, bench, response
@@ -67,6 +68,28 @@ async def test_a_place_that_has_no_answer_gives_way_to_the_next(tmp_path: Path) 
 
     assert status == (grpc.StatusCode.UNAVAILABLE, "not ready")
     assert f"control plane {one.address}: UNAVAILABLE: not ready" in str(problem)
+
+
+async def test_a_place_that_hangs_gives_way_to_the_next_and_is_a_problem_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """S6, X6: it takes the stream, and does nothing more."""
+    patience = PatienceSettings(silence_seconds=0.2)
+    async with (
+        control_plane() as one,
+        control_plane() as two,
+        bench(tmp_path, one.address, others=(two.address,), patience=patience) as b,
+    ):
+        hung = b.client.open(Kind.DELTA)
+        _, details = await hung.status()
+        problem = b.relay.problem()
+        again = b.client.open(Kind.DELTA)
+        async with asyncio.timeout(5):
+            stream = await two.accept()
+        await stream.send(response(Kind.DELTA, CLUSTER))
+        await again.receive()
+
+    assert problem == f"control plane {one.address}: UNAVAILABLE: {details}"
 
 
 async def test_a_newer_stream_replaces_one_whose_places_are_being_dialled(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class RelayedSession:
             self._send_upstream(),
             self._relay_responses(),
             self._consume(),
-            self._watchdog.verdict(),
+            self._watch(),
         )
 
     async def close(self) -> None:
@@ -138,6 +138,9 @@ class RelayedSession:
             if self._backlog_bytes > BACKLOG_BYTES:
                 return self._backend.ended(backlog_too_long(BACKLOG_BYTES))
         return ENVOY_LEFT
+
+    async def _watch(self) -> Ending:
+        return self._backend.ended(await self._watchdog.verdict())
 
     def _enqueue(self, message: bytes, head: Request | None = None) -> None:
         """Have a message sent; its head is read where it is not given, of the agent's own."""
