@@ -27,6 +27,8 @@ CLOSED_TEXTS: Final = (
     "error reading from server: EOF",
     "transport is closing",
 )
+#: Why the peer closed it, where it was something else; gRPC then says `Socket closed`, too.
+GOAWAY_TEXT: Final = "GOAWAY received; Error code: "
 #: There was no connection: a proxy or a load balancer that closes it at once looks like the above.
 NOT_CONNECTED_TEXT: Final = "failed to connect to all addresses"
 NO_ERROR_TEXTS: Final = (
@@ -74,11 +76,17 @@ def is_expected(code: int, details: str) -> bool:
     """Return whether such an end is part of ordinary life, such as a maximum connection age."""
     if code in (CANCELLED, DEADLINE_EXCEEDED):
         return True
-    if NOT_CONNECTED_TEXT in details:
+    if NOT_CONNECTED_TEXT in details or _has_failed(details):
         return False
     if code == UNAVAILABLE and any(part in details for part in CLOSED_TEXTS):
         return True
     return any(part in details for part in NO_ERROR_TEXTS)
+
+
+def _has_failed(details: str) -> bool:
+    """Return whether the peer has said that it closes the connection for an error."""
+    _, goaway, error_code = details.partition(GOAWAY_TEXT)
+    return bool(goaway) and not error_code.startswith("0")
 
 
 def unreadable(who: str, error: str) -> Ending:

@@ -38,6 +38,12 @@ from agent.xds.endings import (
         (UNKNOWN, "received prior goaway: code: NO_ERROR", "cancelled"),
         (UNAVAILABLE, "failed to connect to all addresses", "error"),
         (UNAVAILABLE, "GOAWAY received; Error code: 2; Debug Text: x", "error"),
+        (
+            UNAVAILABLE,
+            "Stream removed (Socket closed (GOAWAY received; Error code: 0; ))",
+            "cancelled",
+        ),
+        (UNAVAILABLE, "Stream removed (Socket closed (GOAWAY received; Error code: 2; ))", "error"),
         (INTERNAL, "", "error"),
         (INTERNAL, "Socket closed", "error"),
         (UNAVAILABLE, "failed to connect to all addresses; last error: Socket closed", "error"),
