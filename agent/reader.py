@@ -12,10 +12,12 @@ from iptables.flags import parse_bool, parse_duration
 __all__ = [
     "Reader",
     "parse_bool",
+    "parse_count",
     "parse_duration",
     "parse_float",
     "parse_host_port",
     "parse_int",
+    "parse_period",
     "parse_port",
     "parse_text",
 ]
@@ -81,6 +83,22 @@ def parse_int(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]+", text):
         raise ValueError("expected a whole number")
     return int(text)
+
+
+def parse_count(text: str) -> int:
+    """Return a whole number that is not below zero."""
+    count = parse_int(text)
+    if count < 0:
+        raise ValueError("expected 0 or more")
+    return count
+
+
+def parse_period(text: str) -> float:
+    """Return the seconds of a duration that is above zero."""
+    seconds = parse_duration(text)
+    if seconds <= 0:
+        raise ValueError("expected a duration above zero")
+    return seconds
 
 
 def parse_port(text: str) -> int:

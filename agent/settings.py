@@ -18,7 +18,7 @@ from agent.lifecycle.command_line import EnvoySettings, split_log_level
 from agent.lifecycle.drain import drain_target
 from agent.lifecycle.plan import Plan, parse_plan
 from agent.proxy_flags import PROXY_TYPES
-from agent.reader import Reader, parse_bool, parse_int, parse_text
+from agent.reader import Reader, parse_bool, parse_count, parse_text
 from agent.scopes import LogSettings, parse_log
 from agent.status.settings import StatusSettings, parse_status
 from agent.version import BUILD
@@ -280,14 +280,6 @@ def parse_cpu_source(text: str) -> str:
     if text not in ("limit", "request"):
         raise ValueError("expected 'limit' or 'request'")
     return text
-
-
-def parse_count(text: str) -> int:
-    """Return a whole number that is not below zero."""
-    count = parse_int(text)
-    if count < 0:
-        raise ValueError("expected 0 or more")
-    return count
 
 
 def _envoy(

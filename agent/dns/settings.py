@@ -5,7 +5,7 @@ Source: xds-identity-dns.md sections 8.1, 8.2, 8.4, 8.6 and 12.
 
 from typing import Final, NamedTuple
 
-from agent.reader import Reader, parse_bool, parse_duration, parse_port, parse_text
+from agent.reader import Reader, parse_bool, parse_duration, parse_period, parse_port, parse_text
 
 DEFAULT_HOST: Final = "localhost"
 DEFAULT_PORT: Final = 15053
@@ -63,20 +63,12 @@ def parse_dns(
         is_resolver=port == DNS_PORT,
         is_local=is_local,
         parallel=read.take("DNS_FORWARD_PARALLEL", parse_bool, default=False),
-        timeout_seconds=read.take("DNS_FORWARD_TIMEOUT", parse_timeout, default=5.0),
+        timeout_seconds=read.take("DNS_FORWARD_TIMEOUT", parse_period, default=5.0),
         cache=read.take("AGENT_DNS_CACHE", parse_bool, default=False),
         ready_timeout_seconds=read.take("AGENT_DNS_READY_TIMEOUT", parse_duration, default=0.0),
         namespace=namespace,
         domain=domain or f"{namespace}.svc.cluster.local",
     )
-
-
-def parse_timeout(text: str) -> float:
-    """Return the seconds of a duration that is above zero."""
-    seconds = parse_duration(text)
-    if seconds <= 0:
-        raise ValueError("expected a duration above zero")
-    return seconds
 
 
 def _address(read: Reader, *, is_root: bool) -> tuple[str, int]:

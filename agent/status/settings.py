@@ -6,7 +6,7 @@ Source: status-lifecycle.md section 2.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent.reader import Reader, parse_bool, parse_duration, parse_int, parse_port, parse_text
+from agent.reader import Reader, parse_bool, parse_count, parse_period, parse_port, parse_text
 from agent.status.probes import Probe, parse_probers
 from agent.status.scrape import Target, parse_annotations
 
@@ -138,28 +138,14 @@ def _parse_health(
 def _parse_readiness(read: Reader) -> ReadinessSettings:
     usual = ReadinessSettings()
     return ReadinessSettings(
-        read.take("AGENT_READINESS_CONFIG_TIMEOUT", _parse_limit, default=usual.config_seconds),
-        read.take("AGENT_READINESS_LIVE_TIMEOUT", _parse_limit, default=usual.live_seconds),
-        read.take("AGENT_READINESS_MIN_LISTENERS", _parse_count, default=usual.min_listeners),
+        read.take("AGENT_READINESS_CONFIG_TIMEOUT", parse_period, default=usual.config_seconds),
+        read.take("AGENT_READINESS_LIVE_TIMEOUT", parse_period, default=usual.live_seconds),
+        read.take("AGENT_READINESS_MIN_LISTENERS", parse_count, default=usual.min_listeners),
     )
-
-
-def _parse_limit(text: str) -> float:
-    seconds = parse_duration(text)
-    if seconds <= 0:
-        raise ValueError("expected more than 0s")
-    return seconds
 
 
 def _parse_ports(text: str) -> frozenset[int]:
     return frozenset(parse_port(item.strip()) for item in text.split(",") if item.strip())
-
-
-def _parse_count(text: str) -> int:
-    count = parse_int(text)
-    if count < 0:
-        raise ValueError("expected 0 or more")
-    return count
 
 
 def _parse_probes(read: Reader, instance_ip: str, *, ipv6: bool) -> ProbeSettings:

@@ -5,7 +5,7 @@ Source: xds-identity-dns.md sections 3.4 to 3.7 and 12.
 
 from typing import Final, NamedTuple
 
-from agent.reader import Reader, parse_bool, parse_duration, parse_int, parse_text
+from agent.reader import Reader, parse_bool, parse_int, parse_period, parse_text
 
 DIRECTORY: Final = "/var/lib/istio/data"
 MAX_BYTES: Final = 256 << 20
@@ -50,8 +50,8 @@ def parse_wasm(read: Reader) -> WasmSettings:
         enabled=read.take(
             "ISTIO_AGENT_ENABLE_WASM_REMOTE_LOAD_CONVERSION", parse_bool, default=True
         ),
-        expiry_seconds=read.take("WASM_MODULE_EXPIRY", _parse_period, default=24 * 3600.0),
-        purge_seconds=read.take("WASM_PURGE_INTERVAL", _parse_period, default=3600.0),
+        expiry_seconds=read.take("WASM_MODULE_EXPIRY", parse_period, default=24 * 3600.0),
+        purge_seconds=read.take("WASM_PURGE_INTERVAL", parse_period, default=3600.0),
         keep_last=read.take("AGENT_WASM_KEEP_LAST", parse_bool, default=False),
         fetch=FetchSettings(
             directory=read.take("AGENT_WASM_DIRECTORY", _parse_directory, default=DIRECTORY),
@@ -59,20 +59,13 @@ def parse_wasm(read: Reader) -> WasmSettings:
             blocked=_parse_networks(
                 read, read.take("BLOCKED_CIDRS_IN_WASM_FETCH", parse_text, default="")
             ),
-            attempt_seconds=read.take("WASM_HTTP_REQUEST_TIMEOUT", _parse_period, default=15.0),
+            attempt_seconds=read.take("WASM_HTTP_REQUEST_TIMEOUT", parse_period, default=15.0),
             attempts=read.take("WASM_HTTP_REQUEST_MAX_RETRIES", _parse_positive, default=5),
             max_bytes=read.take(
                 "ISTIO_WASM_MAX_BINARY_SIZE_BYTES", _parse_positive, default=MAX_BYTES
             ),
         ),
     )
-
-
-def _parse_period(text: str) -> float:
-    seconds = parse_duration(text)
-    if seconds <= 0:
-        raise ValueError("expected a duration above zero")
-    return seconds
 
 
 def _parse_positive(text: str) -> int:

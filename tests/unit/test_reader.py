@@ -3,9 +3,11 @@ import pytest
 from agent.reader import (
     Reader,
     parse_bool,
+    parse_count,
     parse_float,
     parse_host_port,
     parse_int,
+    parse_period,
     parse_port,
     parse_text,
 )
@@ -50,6 +52,15 @@ def test_a_variable_that_is_read_twice_is_noted_once() -> None:
 def test_whole_numbers_are_decimal(text: str) -> None:
     with pytest.raises(ValueError, match="whole number"):
         parse_int(text)
+
+
+def test_a_count_may_be_zero_and_a_period_may_not() -> None:
+    assert (parse_count("0"), parse_period("1ms")) == (0, 0.001)
+    with pytest.raises(ValueError, match="expected 0 or more"):
+        parse_count("-1")
+    for text in ("0s", "-1s"):
+        with pytest.raises(ValueError, match="expected a duration above zero"):
+            parse_period(text)
 
 
 @pytest.mark.parametrize("text", ["-1", "65536"])

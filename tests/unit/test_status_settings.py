@@ -177,8 +177,8 @@ def test_readiness_may_wait_longer_and_for_more() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("AGENT_READINESS_CONFIG_TIMEOUT", "0s", "expected more than 0s"),
-        ("AGENT_READINESS_LIVE_TIMEOUT", "-1s", "expected more than 0s"),
+        ("AGENT_READINESS_CONFIG_TIMEOUT", "0s", "expected a duration above zero"),
+        ("AGENT_READINESS_LIVE_TIMEOUT", "-1s", "expected a duration above zero"),
         ("AGENT_READINESS_MIN_LISTENERS", "-1", "expected 0 or more"),
     ],
 )
