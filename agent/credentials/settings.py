@@ -14,8 +14,6 @@ HTTP_PORT: Final = 80
 PROXIES: Final = ("HTTPS_PROXY", "https_proxy")
 #: gRPC asks a proxy in the clear, whatever its URL says; so does its Go sibling.
 PROXY_SCHEMES: Final = ("http", "https")
-#: By itself gRPC follows http_proxy, which is for web pages, and no upper-case name.
-NO_PROXY: Final = ("grpc.enable_http_proxy", 0)
 
 
 class TokenSettings(NamedTuple):
@@ -99,11 +97,6 @@ def _in_the_clear(proxy: str) -> str:
     if scheme.lower() not in PROXY_SCHEMES:
         raise ValueError(f"HTTPS_PROXY: gRPC knows no {scheme} proxy, expected http://…")
     return f"http://{rest}"
-
-
-def proxy_option(proxy: str) -> tuple[str, object]:
-    """Return what tells gRPC of a proxy, or that there is none."""
-    return ("grpc.http_proxy", proxy) if proxy else NO_PROXY
 
 
 def is_loopback(host: str) -> bool:

@@ -15,10 +15,11 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 
+from agent.channel.client import Channel, open_channel
+from agent.channel.settings import Certificates, Peer
 from agent.credentials import places
 from agent.credentials.client import fetch_token
 from agent.credentials.files import read_client_pair, read_root
-from agent.credentials.settings import proxy_option
 from agent.errors import SecretError
 from agent.identity import authority
 from agent.identity.secret import KeyPair, PrivateKey
@@ -27,7 +28,6 @@ from agent.protobuf.wire import WireError
 
 log = logging.getLogger(__name__)
 
-CONNECT_MILLISECONDS: Final = 5000
 CALL_SECONDS: Final = 15.0
 #: Stands for a gRPC code where the fault is not the CA's, or it is no gRPC fault.
 LOCAL: Final = -1
@@ -182,42 +182,29 @@ class CertificateAuthority:
         metadata = grpc.aio.Metadata(*self._settings.metadata)
         if credentials.token:
             metadata.add("authorization", f"Bearer {credentials.token}")
-        async with self._channel(address, credentials.pair) as channel:
-            method = channel.unary_unary(authority.METHOD, None, None)
-            try:
-                raw: Any = await method(message, timeout=self._call_seconds, metadata=metadata)
-                return authority.read_chain(raw)
-            except grpc.aio.AioRpcError as error:
-                code = error.code()
-                text = f"{address.target}: {code.name}: {error.details()}"
-                raise CallError(code.value[0], text) from error
-            except WireError as error:
-                raise CallError(
-                    LOCAL, f"{address.target}: answer cannot be read: {error}"
-                ) from None
-            except grpc.aio.BaseError as error:  # a call that gRPC itself will not make
-                raise CallError(LOCAL, f"{address.target}: {error}") from error
+        channel = self._channel(address, credentials.pair)
+        method = channel.grpc.unary_unary(authority.METHOD, None, None)
+        try:
+            raw: Any = await method(message, timeout=self._call_seconds, metadata=metadata)
+            return authority.read_chain(raw)
+        except grpc.aio.AioRpcError as error:
+            code, details = error.code(), error.details() or ""
+            text = f"{address.target}: {code.name}: {channel.explain(code, details)}"
+            raise CallError(code.value[0], text) from error
+        except WireError as error:
+            raise CallError(LOCAL, f"{address.target}: answer cannot be read: {error}") from None
+        except grpc.aio.BaseError as error:  # a call that gRPC itself will not make
+            raise CallError(LOCAL, f"{address.target}: {error}") from error
+        finally:
+            await channel.close()
 
-    def _channel(self, address: Address, pair: KeyPair | None) -> grpc.aio.Channel:
-        options: list[tuple[str, object]] = [
-            # Without its own pool a channel shares the connection of an equal one.
-            ("grpc.use_local_subchannel_pool", 1),
-            # The only thing that bounds a connection attempt in gRPC (D-1).
-            ("grpc.min_reconnect_backoff_ms", CONNECT_MILLISECONDS),
-            ("grpc.enable_retries", 0),
-            # A bundle of roots may have megabytes (2.3).
-            ("grpc.max_receive_message_length", -1),
-            proxy_option(address.proxy),
-        ]
-        if not address.tls:
-            return grpc.aio.insecure_channel(address.target, options)
-        options += [
-            ("grpc.ssl_target_name_override", address.server_name),
-            ("grpc.default_authority", address.server_name),
-        ]
-        key, chain = (pair.key, pair.chain) if pair else (None, None)
-        secured = grpc.ssl_channel_credentials(self._root(), key, chain)
-        return grpc.aio.secure_channel(address.target, secured, options)
+    def _channel(self, address: Address, pair: KeyPair | None) -> Channel:
+        certificates = Certificates(self._root(), *(pair or ())) if address.tls else None
+        peer = Peer(address.target, address.server_name, address.proxy, address.policy)
+        try:
+            return open_channel(peer, certificates)
+        except ValueError as error:
+            raise CallError(LOCAL, f"{address.target}: {error}") from error
 
     def _root(self) -> bytes:
         try:

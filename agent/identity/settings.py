@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from agent.channel.settings import parse_policy
 from agent.credentials.settings import (
     TokenSettings,
     is_loopback,
@@ -52,6 +53,8 @@ class Address(NamedTuple):
     send_token: bool
     #: URL of an HTTP proxy in between; empty: none. HTTPS_PROXY, NO_PROXY.
     proxy: str = ""
+    #: What TLS is restricted to; empty: nothing. COMPLIANCE_POLICY.
+    policy: str = ""
 
 
 class AuthoritySettings(NamedTuple):
@@ -267,7 +270,8 @@ def _address(read: Reader, target: str, name: str, *, anywhere: bool) -> Address
     tls = not target.endswith(PLAINTEXT_PORT)
     default = DEFAULT_SERVER_NAME if "localhost" in host else host
     send_token = tls or anywhere or is_loopback(host)
-    return Address(target, name or default, tls, send_token, parse_proxy(read, target))
+    proxy = parse_proxy(read, target)
+    return Address(target, name or default, tls, send_token, proxy, parse_policy(read))
 
 
 def _check_provider(

@@ -14,10 +14,16 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
+from agent.channel.client import (
+    CONNECT_MILLISECONDS,
+    Channel,
+    check_policy,
+    open_channel,
+)
+from agent.channel.settings import Certificates, Peer
 from agent.credentials.client import fetch_token
 from agent.credentials.files import read_client_pair, read_root
 from agent.credentials.places import Root
-from agent.credentials.settings import proxy_option
 from agent.errors import AgentError
 from agent.xds import credentials
 from agent.xds.discovery import Kind
@@ -30,7 +36,6 @@ T = TypeVar("T")
 SERVICE: Final = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 #: What read() returns at the end of a stream.
 EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lack it
-CONNECT_MILLISECONDS: Final = 5000
 #: grpc's details where a write has failed: they do not say why the stream has ended.
 FAILED_WRITE: Final = "Internal error from Core"
 WINDOW_BYTES: Final = 1_048_576
@@ -42,10 +47,10 @@ USELESS: Final = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnec
 class Upstream:
     """One stream to the control plane and the channel under it."""
 
-    def __init__(self, channel: grpc.aio.Channel, kind: Kind, metadata: grpc.aio.Metadata) -> None:
+    def __init__(self, channel: Channel, kind: Kind, metadata: grpc.aio.Metadata) -> None:
         self._channel = channel
         self._ended: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
-        method = channel.stream_stream(f"/{SERVICE}/{kind.value}", None, None)
+        method = channel.grpc.stream_stream(f"/{SERVICE}/{kind.value}", None, None)
         self._call = method(None, metadata=metadata)
         self._call.add_done_callback(self._learn)
 
@@ -82,12 +87,13 @@ class Upstream:
         """
         code, details = _at_once(self._call.code()), _at_once(self._call.details())
         if details != FAILED_WRITE and not self._ended.done():
-            self._ended.set_result((code.value[0], details or ""))
+            details = self._channel.explain(code, details or "")
+            self._ended.set_result((code.value[0], details))
 
     async def close(self) -> None:
         """Cancel the stream if need be, and close its connection."""
         self._call.cancel()
-        await self._channel.close(None)
+        await self._channel.close()
 
 
 class ControlPlane:
@@ -111,7 +117,8 @@ class ControlPlane:
             others: where else it is; with the same certificates.
 
         Raises:
-            AgentError: TLS is on and there is no usable root file.
+            AgentError: TLS is on and there is no usable root file, or what is installed cannot be
+                kept to the policy.
         """
         self._places = (settings, *others)
         self._next = 0  #: of the places, the one to be dialled first
@@ -125,7 +132,9 @@ class ControlPlane:
             except (OSError, ValueError) as error:
                 path, rule, remedy, _ = self._root
                 raise AgentError(f"{path} ({rule}): {error}; {remedy}") from error
-        self._first: grpc.aio.Channel | None = None
+            if settings.policy:
+                check_policy(settings.policy)
+        self._first: Channel | None = None
 
     @property
     def address(self) -> str:
@@ -138,7 +147,7 @@ class ControlPlane:
             self._first = self._channel()  # with the root that was read a moment ago
         except (OSError, ValueError):
             return  # the stream will meet the same, and say so
-        self._first.get_state(try_to_connect=True)
+        self._first.grpc.get_state(try_to_connect=True)
 
     async def open(self, kind: Kind) -> Upstream:
         """Return a new stream; that it cannot connect shows when it is read.
@@ -151,7 +160,7 @@ class ControlPlane:
         try:
             return Upstream(channel, kind, await self._metadata())
         except BaseException:
-            await channel.close(None)
+            await channel.close()
             raise
 
     async def reach(self) -> bool:
@@ -170,7 +179,7 @@ class ControlPlane:
         """Dial the next place from now on: this one cannot be reached, or is of no use."""
         self._next = (self._next + 1) % len(self._places)
 
-    async def _dial(self) -> grpc.aio.Channel:
+    async def _dial(self) -> Channel:
         """Return a channel to the first place that can be reached, else to the last one.
 
         That one is not waited for: its stream shows whether it can be reached.
@@ -182,64 +191,58 @@ class ControlPlane:
             log.warning("control plane cannot be reached, trying the next one at=%s", address)
         return await self._take_first() or self._new_channel()
 
-    async def _connected(self) -> grpc.aio.Channel | None:
+    async def _connected(self) -> Channel | None:
         """Return a channel with its connection; none, and turn, if the place cannot be reached."""
         channel = await self._take_first() or self._new_channel()
         try:
             if await _connects(channel):
                 return channel
         except BaseException:
-            await channel.close(None)
+            await channel.close()
             raise
-        await channel.close(None)
+        await channel.close()
         self.turn()
         return None
 
-    async def _take_first(self) -> grpc.aio.Channel | None:
+    async def _take_first(self) -> Channel | None:
         """Return the channel that was made early, if it is still of use."""
         channel, self._first = self._first, None
-        if channel is not None and channel.get_state() in USELESS:
-            await channel.close(None)
+        if channel is not None and channel.grpc.get_state() in USELESS:
+            await channel.close()
             return None
         return channel
 
-    def _new_channel(self) -> grpc.aio.Channel:
+    def _new_channel(self) -> Channel:
         self._reload_root()
         return self._channel()
 
     async def close(self) -> None:
         """Close the connection that no stream has used."""
         if self._first is not None:
-            await self._first.close(None)
+            await self._first.close()
 
-    def _channel(self) -> grpc.aio.Channel:
+    def _channel(self) -> Channel:
         settings = self._places[self._next]
-        options: list[tuple[str, object]] = [
-            # Without its own pool a channel shares the connection of an equal one.
-            ("grpc.use_local_subchannel_pool", 1),
-            *keepalive_options(self._keepalive),
-            ("grpc.http2.max_pings_without_data", 0),
-            ("grpc.max_receive_message_length", -1),
-            ("grpc.max_send_message_length", -1),
-            # A fixed window and small reads: what gRPC would take for speed is up to 25 MB.
-            ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
-            ("grpc.http2.bdp_probe", 0),
-            ("grpc.experimental.tcp_max_read_chunk_size", READ_BYTES),
-            # The only thing that bounds a connection attempt in gRPC (D-1).
-            ("grpc.min_reconnect_backoff_ms", CONNECT_MILLISECONDS),
-            ("grpc.enable_retries", 0),
-            proxy_option(settings.proxy),
-        ]
-        if not settings.tls:
-            return grpc.aio.insecure_channel(settings.address, options)
-        options += [
-            ("grpc.ssl_target_name_override", settings.server_name),
-        ]
-        chain, key = read_client_pair(
-            *credentials.choose_client_pair(settings.credentials, os.path.isfile)
+        peer = Peer(settings.address, settings.server_name, settings.proxy, settings.policy)
+        return open_channel(
+            peer,
+            self._certificates(settings),
+            (
+                *keepalive_options(self._keepalive),
+                ("grpc.http2.max_pings_without_data", 0),
+                ("grpc.max_send_message_length", -1),
+                # A fixed window and small reads: what gRPC would take for speed is up to 25 MB.
+                ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
+                ("grpc.http2.bdp_probe", 0),
+                ("grpc.experimental.tcp_max_read_chunk_size", READ_BYTES),
+            ),
         )
-        secured = grpc.ssl_channel_credentials(self._root_pem, key, chain)
-        return grpc.aio.secure_channel(settings.address, secured, options)
+
+    def _certificates(self, settings: UpstreamSettings) -> Certificates | None:
+        if not settings.tls:
+            return None
+        pair = credentials.choose_client_pair(settings.credentials, os.path.isfile)
+        return Certificates(self._root_pem, *read_client_pair(*pair))
 
     def _reload_root(self) -> None:
         """Take a changed root file; one that became unusable is reported, and not taken."""
@@ -269,14 +272,14 @@ def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("a stream that has ended has a status")
 
 
-async def _connects(channel: grpc.aio.Channel) -> bool:
+async def _connects(channel: Channel) -> bool:
     """Return whether a channel gets its connection: no within five seconds is a no."""
     try:
         async with asyncio.timeout(CONNECT_MILLISECONDS / 1000):
-            while (state := channel.get_state(try_to_connect=True)) is not READY:
+            while (state := channel.grpc.get_state(try_to_connect=True)) is not READY:
                 if state in USELESS:
                     return False
-                await channel.wait_for_state_change(state)
+                await channel.grpc.wait_for_state_change(state)
     except TimeoutError:
         return False
     return True

@@ -6,6 +6,7 @@ Source: xds-identity-dns.md sections 2.1 to 2.4 and 12.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from agent.channel.settings import parse_policy
 from agent.credentials.settings import (
     TokenSettings,
     is_loopback,
@@ -17,12 +18,6 @@ from agent.reader import Reader, parse_bool, parse_duration, parse_int, parse_po
 BUILTIN: Final = "builtin"
 DEFAULT_SERVER_NAME: Final = "istiod.istio-system.svc"
 HEADER_PREFIX: Final = "XDS_HEADER_"
-#: What gRPC for Python offers beside what a policy allows: it cannot be kept from it.
-COMPLIANCE_POLICIES: Final = {
-    "fips-140-2": "TLS 1.3, and curves other than P-256",
-    "fips-140-3": "ChaCha20 in TLS 1.3, and curves other than P-256 and P-384",
-    "pqc": "TLS 1.2, and curves other than X25519MLKEM768, which it prefers",
-}
 #: gRPC's numbers are 32-bit integers, its times milliseconds in such a number.
 MAX_INT32: Final = 2**31 - 1
 MAX_HOURS: Final = MAX_INT32 // 3_600_000
@@ -76,6 +71,8 @@ class UpstreamSettings(NamedTuple):
     send_token: bool = True
     #: URL of an HTTP proxy in between; empty: none. HTTPS_PROXY, NO_PROXY.
     proxy: str = ""
+    #: What TLS is restricted to; empty: nothing. COMPLIANCE_POLICY.
+    policy: str = ""
 
 
 class PatienceSettings(NamedTuple):
@@ -237,7 +234,7 @@ def _upstreams(
     """Return how each address is reached; at least one, whatever is wrong with it."""
     san = read.take("ISTIOD_SAN", parse_text, default="")
     anywhere = read.take("AGENT_XDS_PLAINTEXT_TOKEN", parse_bool, default=False)
-    _check_compliance(read, tls=tls and used)
+    policy = parse_policy(read)
     cluster_id = read.take("ISTIO_META_CLUSTER_ID", parse_text, default="")
     metadata = (("clusterid", cluster_id), *parse_headers(read, HEADER_PREFIX))
     credentials = _credentials(read, proxy_metadata)
@@ -260,6 +257,7 @@ def _upstreams(
                 token=token,
                 send_token=tls or anywhere or is_loopback(host),
                 proxy=parse_proxy(read, address) if used and is_usable else "",
+                policy=policy,
             )
         )
     return found
@@ -277,15 +275,3 @@ def _credentials(read: Reader, proxy_metadata: Mapping[str, str]) -> CredentialS
         mounted_key=proxy_metadata.get("ISTIO_META_TLS_CLIENT_KEY", ""),
         provider=read.take("PILOT_CERT_PROVIDER", parse_text, default="istiod"),
     )
-
-
-def _check_compliance(read: Reader, *, tls: bool) -> None:
-    policy = read.take("COMPLIANCE_POLICY", parse_text, default="")
-    if policy and policy not in COMPLIANCE_POLICIES:
-        known = ", ".join(COMPLIANCE_POLICIES)
-        read.warnings.append(f"COMPLIANCE_POLICY={policy!r}: expected one of {known}; ignored")
-    elif policy and tls:
-        read.warnings.append(
-            f"COMPLIANCE_POLICY={policy!r}: to the control plane and the CA gRPC also offers "
-            f"{COMPLIANCE_POLICIES[policy]}; they must refuse it by a policy of their own"
-        )

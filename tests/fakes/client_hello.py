@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-SUPPORTED_GROUPS, SUPPORTED_VERSIONS = 10, 43
+SERVER_NAME, SUPPORTED_GROUPS, PROTOCOLS, SUPPORTED_VERSIONS = 0, 10, 16, 43
 
 
 class ClientHello(NamedTuple):
@@ -13,7 +13,11 @@ class ClientHello(NamedTuple):
 
     ciphers: list[int]
     groups: list[int]
+    #: Those of TLS 1.3 and before; none where TLS 1.3 is not offered.
     versions: list[int]
+    #: SNI and ALPN.
+    server_name: str
+    protocols: list[str]
 
 
 def numbers(data: bytes) -> list[int]:
@@ -44,10 +48,13 @@ def parse(handshake: bytes) -> ClientHello:
     while rest.rest:
         kind = int.from_bytes(rest.take(2), "big")
         extensions[kind] = rest.vector(2)
+    protocols = _Reader(extensions[PROTOCOLS][2:])
     return ClientHello(
         ciphers,
         numbers(extensions[SUPPORTED_GROUPS][2:]),
-        numbers(extensions[SUPPORTED_VERSIONS][1:]),
+        numbers(extensions.get(SUPPORTED_VERSIONS, b"")[1:]),
+        extensions[SERVER_NAME][5:].decode(),
+        [name.decode() for name in iter(lambda: protocols.vector(1), b"")],
     )
 
 

@@ -1,4 +1,4 @@
-"""What gRPC offers under each policy: what README and warnings say of it. Source: section 2.2."""
+"""What an agent offers to the control plane and the CA under each policy. Source: section 2.2."""
 
 import asyncio
 import contextlib
@@ -13,22 +13,21 @@ from tests.fakes.client_hello import ClientHello, hello_listener
 from tests.fakes.control_plane import Authority
 
 ROOT: Final = Path(__file__).parents[2]
-FIPS_SUITES: Final = [0xC02B, 0xC02F, 0xC02C, 0xC030]  # ECDHE-{ECDSA,RSA}-AES{128,256}-GCM
-TLS_1_3_SUITES: Final = [0x1301, 0x1302, 0x1303]  # the last is ChaCha20
+FIPS_CIPHERS: Final = {0xC02B, 0xC02F, 0xC02C, 0xC030}  # ECDHE-{ECDSA,RSA}-AES{128,256}-GCM
+AES_GCM: Final = {0x1301, 0x1302}
+RENEGOTIATION_INFO: Final = 0x00FF  # stands among the ciphers, and is none
 TLS_1_2, TLS_1_3 = 0x0303, 0x0304
 X25519MLKEM768, P256, P384 = 0x11EC, 0x0017, 0x0018
-#: One that no policy allows.
-WEAK: Final = "ECDHE-RSA-AES128-SHA"
 
 
-async def offer(directory: Path, **environ: str) -> ClientHello:
-    """Return what an agent offers to a control plane, as which it may also be its CA."""
+async def offers(directory: Path, **environ: str) -> tuple[ClientHello, ClientHello]:
+    """Return what an agent offers to a control plane, and to its CA."""
     root = directory / "root.pem"
     root.write_bytes(Authority().root)
     annotations = directory / "etc/istio/pod/annotations"
     annotations.parent.mkdir(parents=True)
     annotations.write_text('status.sidecar.istio.io/port="0"\n')
-    async with hello_listener() as (port, offered):
+    async with hello_listener() as (port, offered), hello_listener() as (ca_port, ca_offered):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "agent", "proxy", "sidecar"),
             cwd=directory,
@@ -41,6 +40,7 @@ async def offer(directory: Path, **environ: str) -> ClientHello:
                 "GRPC_XDS_BOOTSTRAP": "",
                 "XDS_ROOT_CA": str(root),
                 "CA_ROOT_CA": str(root),
+                "CA_ADDR": f"localhost:{ca_port}",
                 "PROXY_CONFIG": f"discoveryAddress: localhost:{port}",
                 **environ,
             },
@@ -48,26 +48,30 @@ async def offer(directory: Path, **environ: str) -> ClientHello:
         )
         try:
             ended = asyncio.ensure_future(process.wait())
-            await asyncio.wait((offered, ended), return_when=asyncio.FIRST_COMPLETED)
-            return offered.result()
+            both = asyncio.gather(offered, ca_offered)
+            await asyncio.wait((both, ended), return_when=asyncio.FIRST_COMPLETED)
+            return both.result()
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
             await ended
 
 
-@pytest.mark.parametrize("policy", ["fips-140-2", "fips-140-3"])
-async def test_of_tls_1_2_only_what_fips_allows_is_offered(tmp_path: Path, policy: str) -> None:
-    hello = await offer(tmp_path, COMPLIANCE_POLICY=policy, GRPC_SSL_CIPHER_SUITES=WEAK)
-
-    assert hello.ciphers == TLS_1_3_SUITES + FIPS_SUITES
-    assert hello.versions == [TLS_1_3, TLS_1_2]
-    assert {P256, P384} < set(hello.groups)
-
-
-async def test_what_quanta_do_not_break_comes_first(tmp_path: Path) -> None:
-    hello = await offer(tmp_path, COMPLIANCE_POLICY="pqc")
-
-    assert hello.groups[0] == X25519MLKEM768
-    assert hello.versions[0] == TLS_1_3
-    assert hello.ciphers[:3] == TLS_1_3_SUITES
+@pytest.mark.parametrize(
+    ("policy", "ciphers", "groups", "versions"),
+    [
+        # In TLS 1.2 versions are no list of their own.
+        ("fips-140-2", FIPS_CIPHERS, {P256}, set()),
+        ("fips-140-3", FIPS_CIPHERS | AES_GCM, {P256, P384}, {TLS_1_2, TLS_1_3}),
+        ("pqc", AES_GCM, {X25519MLKEM768}, {TLS_1_3}),
+    ],
+)
+async def test_what_a_policy_allows_is_offered_and_nothing_else(
+    tmp_path: Path, policy: str, ciphers: set[int], groups: set[int], versions: set[int]
+) -> None:
+    for hello in await offers(tmp_path, COMPLIANCE_POLICY=policy):
+        assert set(hello.ciphers) - {RENEGOTIATION_INFO} == ciphers
+        assert set(hello.groups) == groups
+        assert set(hello.versions) == versions
+        assert hello.server_name == "istiod.istio-system.svc"
+        assert hello.protocols == ["h2"]

@@ -8,7 +8,6 @@ from agent.credentials.settings import (
     parse_headers,
     parse_proxy,
     parse_token,
-    proxy_option,
 )
 from agent.reader import Reader
 
@@ -113,8 +112,3 @@ def test_a_proxy_that_is_none_is_one_warning_without_its_password(proxy: str, re
     assert parse_proxy(read, "istiod.example:15012") == ""
     assert parse_proxy(read, "other.example:15012") == ""
     assert read.warnings == [f"HTTPS_PROXY: {reason}; ignored"]
-
-
-def test_grpc_is_told_of_a_proxy_or_that_there_is_none() -> None:
-    assert proxy_option("http://proxy:3128") == ("grpc.http_proxy", "http://proxy:3128")
-    assert proxy_option("") == ("grpc.enable_http_proxy", 0)

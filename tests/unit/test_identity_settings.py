@@ -48,6 +48,21 @@ def test_without_settings_the_control_plane_is_the_ca() -> None:
     assert read.errors == read.warnings == []
 
 
+def test_an_unknown_policy_is_one_warning_whoever_reads_it() -> None:
+    settings, read = parse({"COMPLIANCE_POLICY": "weak", "CA_ADDR": "a:1,b:2"})
+
+    assert {address.policy for address in settings.authority.addresses} == {""}
+    assert read.warnings == [
+        "COMPLIANCE_POLICY='weak': expected one of fips-140-2, fips-140-3, pqc; ignored"
+    ]
+
+
+def test_a_policy_is_that_of_every_address() -> None:
+    settings, _ = parse({"COMPLIANCE_POLICY": "fips-140-3", "CA_ADDR": "a:1,b:2"})
+
+    assert {address.policy for address in settings.authority.addresses} == {"fips-140-3"}
+
+
 def test_every_variable_has_its_place() -> None:
     settings, read = parse(
         {

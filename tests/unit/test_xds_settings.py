@@ -217,29 +217,11 @@ def test_the_token_leaves_the_pod_under_tls_only(
     assert settings.upstream.send_token is sent
 
 
-@pytest.mark.parametrize(
-    ("policy", "tls", "expected"),
-    [
-        ("fips-140-2", True, "also offers TLS 1.3, and curves other than P-256; they must refuse"),
-        ("fips-140-3", True, "also offers ChaCha20 in TLS 1.3, and curves"),
-        ("pqc", True, "also offers TLS 1.2, and curves other than X25519MLKEM768"),
-        ("weak", True, "expected one of fips-140-2, fips-140-3, pqc; ignored"),
-        ("weak", False, "ignored"),
-    ],
-)
-def test_a_policy_that_cannot_be_kept_is_said(
-    policy: str,
-    tls: bool,  # noqa: FBT001 - a parameter of the table
-    expected: str,
-) -> None:
-    _, read = parse({"COMPLIANCE_POLICY": policy}, tls=tls)
+def test_a_policy_restricts_every_connection() -> None:
+    settings, read = parse({"COMPLIANCE_POLICY": "pqc"}, address="one:15012,two:15012")
 
-    assert len(read.warnings) == 1
-    assert expected in read.warnings[0]
-
-
-def test_no_tls_needs_no_policy() -> None:
-    assert parse({"COMPLIANCE_POLICY": "pqc"}, tls=False)[1].warnings == []
+    assert [place.policy for place in (settings.upstream, *settings.others)] == ["pqc", "pqc"]
+    assert read.warnings == []
 
 
 def test_several_addresses_are_several_control_planes() -> None:

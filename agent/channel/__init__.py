@@ -1,0 +1,1 @@
+"""gRPC channels to the control plane and the CA, and the TLS of those that a policy restricts."""

@@ -1,0 +1,98 @@
+"""Channels to the control plane and the CA: one connection each, dialled once.
+
+Source: xds-identity-dns.md sections 2.2, 2.3 and 6.2, deviation D-1.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import grpc
+
+from agent.channel.settings import NO_PROXY, Certificates, Peer, proxy_option
+from agent.errors import AgentError
+
+if TYPE_CHECKING:
+    from agent.channel.server import TlsFront  # few pods need it
+
+CONNECT_MILLISECONDS: Final = 5000
+
+Options = Sequence[tuple[str, object]]
+COMMON: Final[Options] = (
+    # Without its own pool a channel shares the connection of an equal one.
+    ("grpc.use_local_subchannel_pool", 1),
+    # The only thing that bounds a connection attempt in gRPC (D-1).
+    ("grpc.min_reconnect_backoff_ms", CONNECT_MILLISECONDS),
+    ("grpc.enable_retries", 0),
+    ("grpc.max_receive_message_length", -1),
+)
+
+
+class Channel:
+    """A channel of gRPC's, and what carries its bytes where that is not gRPC."""
+
+    def __init__(self, channel: grpc.aio.Channel, front: "TlsFront | None" = None) -> None:
+        """Take over both."""
+        self.grpc = channel
+        self._front = front
+
+    async def close(self) -> None:
+        """Close the connection, and cancel what is under way on it."""
+        await self.grpc.close(None)
+        if self._front:
+            await self._front.close()
+
+    def explain(self, code: grpc.StatusCode, details: str) -> str:
+        """Return the details of a status: gRPC's, or what it cannot know of its connection."""
+        if self._front is None or code is not grpc.StatusCode.UNAVAILABLE:
+            return details
+        return self._front.failure or details.replace(self._front.target, self._front.address)
+
+
+def open_channel(peer: Peer, certificates: Certificates | None, options: Options = ()) -> Channel:
+    """Return a channel; it connects when it is used.
+
+    Args:
+        peer: the server.
+        certificates: of TLS; none: there is no TLS.
+        options: of gRPC, beside those of every channel.
+
+    Raises:
+        ValueError: a certificate or the key cannot be used.
+    """
+    if certificates is None:
+        own = [*COMMON, proxy_option(peer.proxy), *options]
+        return Channel(grpc.aio.insecure_channel(peer.address, own))
+    own = [*COMMON, ("grpc.default_authority", peer.server_name), *options]
+    if peer.policy:
+        return _restricted(peer, certificates, own)
+    own += [("grpc.ssl_target_name_override", peer.server_name), proxy_option(peer.proxy)]
+    roots, chain, key = certificates
+    secured = grpc.ssl_channel_credentials(roots, key, chain)
+    return Channel(grpc.aio.secure_channel(peer.address, secured, own))
+
+
+def check_policy(name: str) -> None:
+    """Raise AgentError if what is installed cannot be kept to a policy."""
+    from agent.channel.policies import POLICIES  # noqa: PLC0415 - for few pods
+    from agent.channel.tls import Context  # noqa: PLC0415 - 3 ms, 7 MB, for few pods
+
+    try:
+        Context(POLICIES[name], b"")
+    except (ImportError, AttributeError, ValueError) as error:
+        raise AgentError(
+            f"COMPLIANCE_POLICY={name}: {error}; install a cryptography package with OpenSSL 3.5 "
+            "or newer inside, or unset the policy"
+        ) from error
+
+
+def _restricted(
+    peer: Peer, certificates: Certificates, options: list[tuple[str, object]]
+) -> Channel:
+    """Return a channel over TLS that gRPC cannot be told of."""
+    from agent.channel.policies import POLICIES  # noqa: PLC0415 - for few pods
+    from agent.channel.server import TlsFront  # noqa: PLC0415 - as above
+    from agent.channel.tls import Context  # noqa: PLC0415 - as above
+
+    front = TlsFront(peer, Context(POLICIES[peer.policy], *certificates))
+    options += [("grpc.http2_scheme", "https"), NO_PROXY]
+    return Channel(grpc.aio.insecure_channel(front.target, options), front)
