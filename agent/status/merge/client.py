@@ -5,7 +5,7 @@ Source: status-lifecycle.md sections 4.3 to 4.8.
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, aclosing
 from typing import Final, NamedTuple
 
@@ -13,7 +13,13 @@ from agent.http.client import HttpError, Incoming
 from agent.http.coding import decoded
 from agent.http.kept.client import Kept
 from agent.http.message import Headers, Request, first_value
-from agent.status.exposition import Format, is_openmetrics, negotiate, response_format
+from agent.status.exposition import (
+    Format,
+    common_format,
+    is_openmetrics,
+    negotiate,
+    response_format,
+)
 from agent.status.merge.admission import Budget, Held
 from agent.status.redirects.client import get
 from agent.status.relay import Url
@@ -22,6 +28,7 @@ from agent.status.scrape import Target
 OK: Final = 200
 #: Of a page that is collected.
 PAGE_BYTES: Final = 10 * 1024 * 1024
+SLICE_BYTES: Final = 64 * 1024
 TIMEOUT_HEADER: Final = "X-Prometheus-Scrape-Timeout-Seconds"
 
 
@@ -40,6 +47,29 @@ class Page(NamedTuple):
     format: Format  #: how it is labelled, where it stands alone
     is_openmetrics: bool  #: how it is written
     body: bytearray
+
+    def slices(self) -> Iterator[bytes]:
+        """Yield it a little at a time, and let go of what was yielded."""
+        while self.body:
+            piece = bytes(self.body[:SLICE_BYTES])
+            del self.body[:SLICE_BYTES]
+            yield piece
+
+
+class Sources(NamedTuple):
+    """What has answered."""
+
+    envoy: Incoming | None
+    #: In its order; one that is streamed is the only one.
+    application: tuple[Incoming | Page, ...]
+
+    @property
+    def format(self) -> Format:
+        """Return the format of the whole."""
+        return common_format(
+            page.format if isinstance(page, Page) else response_format(content_type(page))
+            for page in self.application
+        )
 
 
 def time_limits(text: str) -> TimeLimits:
@@ -124,8 +154,13 @@ async def take_in(stack: AsyncExitStack, incoming: Incoming, budget: Budget) -> 
                 raise incoming.error(f"page is longer than {PAGE_BYTES} bytes")
             if not held.add(piece):
                 raise incoming.error("too much is held for other scrapes")
-    content_type = first_value(incoming.headers, "content-type")
-    return Page(response_format(content_type), is_openmetrics(content_type), held.body)
+    label = content_type(incoming)
+    return Page(response_format(label), is_openmetrics(label), held.body)
+
+
+def content_type(incoming: Incoming) -> str:
+    """Return how a page is labelled."""
+    return first_value(incoming.headers, "content-type")
 
 
 def body_of(incoming: Incoming) -> AsyncGenerator[bytes, None]:

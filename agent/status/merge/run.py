@@ -23,6 +23,7 @@ from agent.status.merge.client import (
     OK,
     TIMEOUT_HEADER,
     Page,
+    Sources,
     TimeLimits,
     collect,
     open_page,
@@ -30,7 +31,7 @@ from agent.status.merge.client import (
     time_limits,
 )
 from agent.status.merge.log import Account
-from agent.status.merge.page.run import Sources, sequence
+from agent.status.merge.page.run import sequence
 from agent.status.scrape import Target
 from agent.status.settings import ScrapeSettings
 

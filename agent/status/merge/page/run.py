@@ -7,39 +7,14 @@ page is in the text format, and those in OpenMetrics are made that.
 Source: status-lifecycle.md sections 4.2, 4.5 and 14 (D17, D19); cases.md M3, M5.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing
-from typing import Final, NamedTuple
 
 from agent.http.client import Incoming
-from agent.http.message import first_value
-from agent.status.exposition import Format, Lines, common_format, is_openmetrics, response_format
+from agent.status.exposition import Format, Lines, is_openmetrics
 from agent.status.merge.admission import Budget
-from agent.status.merge.client import Page, body_of, take_in
+from agent.status.merge.client import Page, Sources, body_of, content_type, take_in
 from agent.status.merge.log import Account
-
-SLICE_BYTES: Final = 64 * 1024
-
-
-class Sources(NamedTuple):
-    """What has answered."""
-
-    envoy: Incoming | None
-    #: In its order; one that is streamed is the only one.
-    application: tuple[Incoming | Page, ...]
-
-    @property
-    def format(self) -> Format:
-        """Return the format of the whole."""
-        return common_format(
-            page.format if isinstance(page, Page) else response_format(content_type(page))
-            for page in self.application
-        )
-
-
-def content_type(incoming: Incoming) -> str:
-    """Return how a page is labelled."""
-    return first_value(incoming.headers, "content-type")
 
 
 async def sequence(
@@ -121,14 +96,6 @@ async def _collected(page: Page, kind: Format, account: Account) -> AsyncGenerat
                 yield piece
         return
     lines = Lines()
-    for piece in slices(page.body):
+    for piece in page.slices():
         yield lines.feed(piece)
     yield lines.end()
-
-
-def slices(body: bytearray) -> Iterator[bytes]:
-    """Yield a page a little at a time, and let go of what was yielded."""
-    while body:
-        piece = bytes(body[:SLICE_BYTES])
-        del body[:SLICE_BYTES]
-        yield piece

@@ -8,9 +8,8 @@ from itertools import chain
 from typing import Final
 
 from agent.status.exposition import Format
-from agent.status.merge.client import Page, body_of
+from agent.status.merge.client import Page, Sources, body_of
 from agent.status.merge.log import Account
-from agent.status.merge.page.run import Sources, slices
 from agent.status.merge.strict.reader import Reader, Splitter
 from agent.status.merge.strict.union import Book, Streamed, Union
 
@@ -70,7 +69,7 @@ async def _book(page: Page, kind: Format, account: Account) -> Book:
     dropped = account.dropped("application")
     reader = Reader(dropped, openmetrics=page.is_openmetrics, as_openmetrics=kind.is_openmetrics)
     book, splitter = Book(reader, dropped), Splitter(dropped)
-    for piece in slices(page.body):
+    for piece in page.slices():
         lines = splitter.feed(piece)
         for start in range(0, len(lines), LINES):
             book.feed(lines[start : start + LINES])
