@@ -34,14 +34,6 @@ DEFAULTS: Final[Mapping[str, object]] = {
     "statNameLength": 189,
     "statusPort": 15020,
 }
-#: What proxyHeaders inherits where a higher level leaves it out.
-INHERITED_HEADERS: Final = (
-    "forwardedClientCert",
-    "requestId",
-    "attemptCount",
-    "server",
-    "envoyDebugHeaders",
-)
 
 
 class ProxyConfig(NamedTuple):

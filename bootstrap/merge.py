@@ -4,12 +4,23 @@ Source: bootstrap.md sections 3.1 and 3.3.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
-from bootstrap.config import INHERITED_HEADERS, Document
 from bootstrap.decode import decode_fields, without_zeros
 from bootstrap.document import parse
 from bootstrap.schema import CLUSTER_NAME, PROXY_CONFIG
 from bootstrap.validation import validate
+
+Document = dict[str, object]
+
+#: What proxyHeaders inherits where a higher level leaves it out.
+INHERITED_HEADERS: Final = (
+    "forwardedClientCert",
+    "requestId",
+    "attemptCount",
+    "server",
+    "envoyDebugHeaders",
+)
 
 
 def merge(
