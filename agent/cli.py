@@ -47,11 +47,15 @@ def proxy(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
     begun = begin(environ)  # first: it works while the rest is imported
     from agent.errors import AgentError
-    from agent.process import start
+    from agent.process import started
     from bootstrap.errors import BootstrapError
 
     try:
-        _leave(start(flags, environ, begun))
+        with started(flags, environ, begun) as start:
+            from agent.run import run  # asyncio and gRPC, while Envoy starts
+
+            code = run(start)
+        _leave(code)
     except BootstrapError as error:
         return _fail(error.problems, AgentError.exit_code)
     except AgentError as error:

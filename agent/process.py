@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import ModuleType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from agent.errors import AgentError, SystemRefusedError
 from agent.files import read_limits
@@ -37,6 +37,9 @@ from iptables.client import interface_addresses
 from iptables.errors import CaptureError
 from iptables.flags import Parsed
 
+if TYPE_CHECKING:
+    from agent.cloud.process import Detection
+
 POD_LABELS = "./etc/istio/pod/labels"
 POD_ANNOTATIONS = "./etc/istio/pod/annotations"
 RESOLV_CONF = "/etc/resolv.conf"
@@ -47,8 +50,30 @@ SECRETIVE = frozenset(("tracing", "proxyMetadata", "readinessProbe"))
 ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
 
-def start(flags: Parsed, environ: Mapping[str, str], begun: CsrChild | None) -> int:
-    """Run the agent until Envoy has ended; return the exit code.
+class Start(NamedTuple):
+    """What there is once Envoy was started."""
+
+    settings: Settings  #: the whole tree
+    node: Node
+    #: The process that waits for its configuration; None where Envoy is disabled.
+    envoy: Envoy | None
+    #: Where it waits; None if it starts from a file of the user's own.
+    gate: files.Gate | None
+    #: Starts another one.
+    launch: Callable[[Callable[[str], None]], Envoy]
+    #: Looks for the cloud that the pod runs in.
+    detection: "Detection"
+    mode: Mode  #: where the workload's certificates come from
+    #: Makes the workload's first key while everything else starts.
+    first_key: CsrChild | None
+    described: list[str]  #: lines that begin the log
+    notes: list[str]  #: what was found to be wrong before there was a log
+    mark: Callable[[str], None]  #: told of each phase of the start
+
+
+@contextmanager
+def started(flags: Parsed, environ: Mapping[str, str], begun: CsrChild | None) -> Iterator[Start]:
+    """Yield what there is once Envoy was started; what is left of it then goes.
 
     Args:
         flags: of the command line.
@@ -87,10 +112,10 @@ def start(flags: Parsed, environ: Mapping[str, str], begun: CsrChild | None) -> 
         detection = Detection(settings.cloud, environ)
         try:
             import_frameworks(grpc_verbosity(settings.log.levels))
-            from agent.run import Start, run  # noqa: PLC0415 - see above
-
-            whole = Start(settings, node, envoy, gate, launch, detection, mode, first_key)
-            return run(whole, _described(flags, settings), notes, mark)
+            yield Start(
+                settings, node, envoy, gate, launch, detection, mode, first_key,
+                _described(flags, settings), notes, mark,
+            )  # fmt: skip
         finally:
             if first_key:
                 first_key.close()

@@ -11,23 +11,21 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from agent import log as log_output
-from agent.cloud.process import Detection
 from agent.errors import EnvoyError
 from agent.files import GrpcBootstrap, read_oom_kills
 from agent.identity import run as identity
-from agent.identity.modes import Mode
-from agent.identity.process import CsrChild, keep_to_itself
+from agent.identity.process import keep_to_itself
 from agent.lifecycle.client import Admin
 from agent.lifecycle.plan import draw
 from agent.lifecycle.process import Envoy
 from agent.lifecycle.run import LifecycleSettings, Supervisor, Surroundings
 from agent.metrics import Family, Metrics
-from agent.process import ENDINGS, build
+from agent.process import ENDINGS, Start, build
 from agent.settings import Settings
 from agent.status import run as status
 from agent.status.settings import StatusSettings
@@ -55,54 +53,27 @@ CLOUD_SECONDS: Final = 1.0
 RESTARTS: Final = "envoy_restarts_total"
 
 
-class Start(NamedTuple):
-    """What there is once Envoy was started (process.py)."""
-
-    settings: Settings  #: the whole tree
-    node: Node
-    #: The process that waits for its configuration; None where Envoy is disabled.
-    envoy: Envoy | None
-    #: Where it waits; None if it starts from a file of the user's own.
-    gate: Gate | None
-    #: Starts another one.
-    launch: Callable[[Callable[[str], None]], Envoy]
-    #: Looks for the cloud that the pod runs in.
-    detection: Detection
-    mode: Mode  #: where the workload's certificates come from
-    #: Makes the workload's first key while everything else starts.
-    first_key: CsrChild | None
-
-
-def run(
-    start: Start, described: Sequence[str], warnings: Sequence[str], mark: Callable[[str], None]
-) -> int:
-    """Run the agent around an Envoy held at the gate; return the exit code.
-
-    Args:
-        start: what there is already.
-        described: lines that begin the log.
-        warnings: what was found to be wrong before there was a log.
-        mark: told of each phase of the start.
-    """
+def run(start: Start) -> int:
+    """Run the agent around an Envoy held at the gate; return the exit code."""
     log_output.set_up(start.settings.log)
-    for line in described:
+    for line in start.described:
         log.info("%s", line)
-    for line in warnings:
+    for line in start.notes:
         log.warning("%s", line)
-    mark("imports")
+    start.mark("imports")
     try:
-        return asyncio.run(_run(start, mark))
+        return asyncio.run(_run(start))
     finally:
         log_output.flush()
 
 
-async def _run(start: Start, mark: Callable[[str], None]) -> int:
+async def _run(start: Start) -> int:
     """Serve and supervise until Envoy is gone; whoever is told to end is told so from the start."""
     metrics = Metrics()
     supervisor = _supervisor(start, metrics)
     try:
         async with asyncio.TaskGroup() as tasks:
-            serving = tasks.create_task(_serve(start, supervisor, metrics, mark))
+            serving = tasks.create_task(_serve(start, supervisor, metrics))
             code = await supervisor.run()
             for number in ENDINGS:  # the exit code is known; a late one would take its place
                 asyncio.get_running_loop().remove_signal_handler(number)  # else its end does
@@ -147,9 +118,7 @@ def _chance() -> float:
     return int.from_bytes(os.urandom(6), "big") / 2**48
 
 
-async def _serve(
-    start: Start, supervisor: Supervisor, metrics: Metrics, mark: Callable[[str], None]
-) -> None:
+async def _serve(start: Start, supervisor: Supervisor, metrics: Metrics) -> None:
     """Open everything, let Envoy go, and serve until cancelled."""
     settings = start.settings
     async with AsyncExitStack() as stack:
@@ -206,11 +175,11 @@ async def _serve(
             "syncz": relay.document,
             "syncz/watch": relay.watch,
         }
-        mark("listening")
+        start.mark("listening")
         node = await _located(start)
         if start.gate and start.envoy:
             await _open(start.gate, start.envoy)
-            mark("gate")
+            start.mark("gate")
         _warm_up(relay, names)
         keep_to_itself()
         supervisor.started()
