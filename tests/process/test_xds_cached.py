@@ -1,5 +1,6 @@
 """Starts without a control plane: what Envoy has accepted before is served. Cases X10 and X11."""
 
+import asyncio
 import contextlib
 import logging
 import re
@@ -214,6 +215,20 @@ async def test_who_asks_after_the_connection_was_refused_is_served_too(tmp_path:
         await call.send(first(Kind.DELTA, CLUSTER))
 
         assert b"one" in await call.receive()
+
+
+@pytest.mark.slow
+async def test_a_control_plane_that_refuses_is_not_waited_for_as_one_that_may_answer(
+    tmp_path: Path,
+) -> None:
+    """X11: with the default, a pod has to be live within 3 seconds."""
+    await live(tmp_path, Kind.DELTA, *both(Kind.DELTA))
+
+    async with caching(tmp_path, REFUSED, after_seconds=600) as b:
+        call = await asked(b, Kind.DELTA, CLUSTER)
+
+        async with asyncio.timeout(10):
+            assert b"one" in await call.receive()
 
 
 async def test_without_anything_kept_nothing_is_different(tmp_path: Path) -> None:

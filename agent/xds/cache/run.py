@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SERVING: Final = "xds_serving_cached"
+#: One that refuses, or ends each stream, need not be waited for as long as one that may yet answer:
+#: a pod that starts must not stand still, and gets the control plane's as soon as it is back.
+FAILING_SECONDS: Final = 2.0
 #: Before the control plane is dialled again: at most this, doubled each time.
 FIRST_WAIT_SECONDS: Final = 1.0
 LONGEST_WAIT_SECONDS: Final = 30.0
@@ -76,7 +79,7 @@ class CachingBackend:
         """Return when, in the loop's time, a stream begun now has failed for long enough."""
         if self._unanswered_since is None:
             self._unanswered_since = asyncio.get_running_loop().time()
-        return self._unanswered_since + self.settings.after_seconds
+        return self._unanswered_since + min(self.settings.after_seconds, FAILING_SECONDS)
 
     def answered(self) -> None:
         """Take note of a response of the control plane."""
