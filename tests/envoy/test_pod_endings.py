@@ -4,9 +4,6 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +12,9 @@ from agent.demo.addresses import CABLE, url
 from agent.demo.manifest import APPLICATION_PORT, READINESS_PATH
 from agent.demo.process import Output, first_gone
 from agent.demo.run import PYTHON, SERVER, RunningPod, pod
-from agent.demo.scenario import SLOW_PATH, START_UP
+from agent.demo.scenario import SLOW_PATH
 from agent.demo.server import LISTENING
+from tests.envoy.whole_pod import envoys, started
 from tests.waiting import block_until
 
 pytestmark = [pytest.mark.root, pytest.mark.envoy, pytest.mark.slow]
@@ -54,26 +52,11 @@ for _ in range(2):
 """
 
 
-@contextmanager
-def started() -> Iterator[RunningPod]:
-    """Yield a pod in which everything runs."""
-    with pod() as made:
-        for step in START_UP:
-            assert step.observe(made) == step.expected, made.log_text()
-        yield made
-
-
 def script(of: RunningPod, text: str) -> subprocess.Popen[bytes]:
     """Start a client on the node."""
     return of.node.spawn(
         [*PYTHON, "-c", text, CABLE.pod_ipv4], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-
-
-def envoys(of: RunningPod) -> list[int]:
-    """Return the Envoys in the pod."""
-    pids = of.inside.processes()
-    return [pid for pid in pids if Path(f"/proc/{pid}/comm").read_text() == "envoy\n"]
 
 
 def wait_until_draining(of: RunningPod) -> None:

@@ -5,8 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from agent.demo.commands import ISTIO_PROXY
 from agent.demo.manifest import APPLICATION_PORT, READINESS_PATH
 from agent.demo.process import Output
 from agent.demo.run import RunningPod, pod
-from agent.demo.scenario import START_UP
+from tests.envoy.whole_pod import envoys, started
 from tests.waiting import block_until
 
 pytestmark = [pytest.mark.root, pytest.mark.envoy, pytest.mark.slow]
@@ -28,22 +26,6 @@ METRICS = url(CABLE.pod_ipv4, 15020, "/metrics")
 INSIDE = url(CABLE.pod_ipv4, APPLICATION_PORT)
 TEMPLATE = Path(__file__).parents[1] / "golden" / "bootstrap-template" / "whole.json.tmpl"
 GRPC_BOOTSTRAP = "etc/istio/proxy/grpc-bootstrap.json"
-
-
-@contextmanager
-def started(**environ: str) -> Iterator[RunningPod]:
-    """Yield a pod in which everything runs."""
-    with pod() as made:
-        made.environ.update(environ)
-        for step in START_UP:
-            assert step.observe(made) == step.expected, made.log_text()
-        yield made
-
-
-def envoys(of: RunningPod) -> list[int]:
-    """Return the Envoys in the pod."""
-    pids = of.inside.processes()
-    return [pid for pid in pids if Path(f"/proc/{pid}/comm").read_text() == "envoy\n"]
 
 
 def wait_until_ready(of: RunningPod) -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from agent.demo.addresses import CABLE, Family, url
 from agent.demo.manifest import APPLICATION_PORT
-from agent.demo.run import RunningPod, pod
-from agent.demo.scenario import START_UP, Step, traffic
+from agent.demo.run import RunningPod
+from agent.demo.scenario import Step, traffic
+from tests.envoy import whole_pod
 
 pytestmark = [pytest.mark.root, pytest.mark.envoy]
 
@@ -18,9 +19,7 @@ STEPS = traffic(FAMILIES)
 @pytest.fixture(scope="module")
 def started() -> Iterator[RunningPod]:
     """A pod in which everything runs."""
-    with pod() as made:
-        for step in START_UP:
-            assert step.observe(made) == step.expected, made.log_text()
+    with whole_pod.started() as made:
         yield made
 
 

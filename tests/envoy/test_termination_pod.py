@@ -2,8 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -12,7 +10,8 @@ from agent.demo.addresses import CABLE, url
 from agent.demo.commands import ISTIO_PROXY
 from agent.demo.manifest import APPLICATION_PORT, READINESS_PATH
 from agent.demo.run import RunningPod, pod
-from agent.demo.scenario import SLOW_PATH, START_UP
+from agent.demo.scenario import SLOW_PATH
+from tests.envoy.whole_pod import started
 from tests.waiting import block_until
 
 pytestmark = [pytest.mark.root, pytest.mark.envoy, pytest.mark.slow]
@@ -22,16 +21,6 @@ READY = url(CABLE.pod_ipv4, 15020, READINESS_PATH)
 HEALTH = url(CABLE.pod_ipv4, 15021, READINESS_PATH)
 METRICS = url(CABLE.pod_ipv4, 15020, "/stats/prometheus")
 PLAN = url(CABLE.pod_ipv4, 15020, "/debug/drain")
-
-
-@contextmanager
-def started(**environ: str) -> Iterator[RunningPod]:
-    """Yield a pod in which everything runs."""
-    with pod() as made:
-        made.environ.update(environ)
-        for step in START_UP:
-            assert step.observe(made) == step.expected, made.log_text()
-        yield made
 
 
 def request(of: RunningPod, *words: str) -> subprocess.CompletedProcess[str]:
