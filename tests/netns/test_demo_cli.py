@@ -81,17 +81,6 @@ def run_as_told(lines: list[str], what: str) -> str:
     return done.stdout
 
 
-def networks() -> set[str]:
-    """Return the network namespaces that processes of this machine live in."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/ns/net"):
-        try:
-            found.add(str(path.readlink()))
-        except OSError:
-            continue
-    return found
-
-
 def in_directory(directory: Path) -> list[str]:
     """Return the processes that work below a directory."""
     found = []

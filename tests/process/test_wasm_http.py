@@ -30,6 +30,7 @@ def page(body: bytes = MODULE, status: int = 200, location: str = "") -> web.Res
 @pytest.mark.parametrize(
     "body",
     [MODULE, gzip.compress(MODULE), tar(("a.wasm", MODULE)), gzip.compress(tar(("a", MODULE)))],
+    ids=["plain", "gzip", "tar", "tar.gz"],
 )
 async def test_a_module_is_unpacked_and_stored(tmp_path: Path, body: bytes) -> None:
     """T-W8: the checksum is that of the module, however it was packed."""

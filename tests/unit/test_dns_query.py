@@ -74,7 +74,9 @@ def test_a_signed_query_is_read_unchecked() -> None:
     assert found.signed
 
 
-@pytest.mark.parametrize("wire", [b"", bytes(11), query_wire("a")[:11]])
+@pytest.mark.parametrize(
+    "wire", [b"", bytes(11), query_wire("a")[:11]], ids=["nothing", "zeros", "too short"]
+)
 def test_what_has_no_header_is_ignored(wire: bytes) -> None:
     assert read_query(wire) is None
 

@@ -173,6 +173,7 @@ async def test_gzip_is_undone_in_bounded_pieces() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [(b"not gzip at all", "not gzip"), (gzip.compress(b"abc")[:-1], "ends too early")],
+    ids=["not gzip", "cut off"],
 )
 async def test_what_is_no_whole_gzip_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):

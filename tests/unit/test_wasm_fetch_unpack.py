@@ -33,13 +33,16 @@ def unpacked(body: bytes, limit: int = LIMIT, *, is_cut: bool = False) -> bytes:
 @pytest.mark.parametrize(
     "body",
     [
-        MODULE,
-        gzip.compress(MODULE),
-        tar(("a.wasm", MODULE)),
-        tar(("directory", None), ("a.wasm", MODULE), ("b", b"")),
-        gzip.compress(tar(("a.wasm", MODULE))),
-        tar(("a.gz", gzip.compress(MODULE))),
-        gzip.compress(gzip.compress(tar(("a.tar", tar(("a.wasm", MODULE)))))),
+        pytest.param(MODULE, id="plain"),
+        pytest.param(gzip.compress(MODULE), id="gzip"),
+        pytest.param(tar(("a.wasm", MODULE)), id="tar"),
+        pytest.param(tar(("directory", None), ("a.wasm", MODULE), ("b", b"")), id="among others"),
+        pytest.param(gzip.compress(tar(("a.wasm", MODULE))), id="tar.gz"),
+        pytest.param(tar(("a.gz", gzip.compress(MODULE))), id="gzip in tar"),
+        pytest.param(
+            gzip.compress(gzip.compress(tar(("a.tar", tar(("a.wasm", MODULE)))))),
+            id="tar in tar.gz in gzip",
+        ),
     ],
 )
 def test_a_module_is_found_in_whatever_it_is_packed(body: bytes) -> None:
@@ -49,15 +52,15 @@ def test_a_module_is_found_in_whatever_it_is_packed(body: bytes) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"no module",
-        gzip.compress(b"no module"),
-        gzip.compress(MODULE)[:-9],
-        b"\x1f\x8bno gzip",
-        tar(("directory", None)),
-        tar(("a.wasm", MODULE))[:520],
-        gzip.compress(MODULE) + b"and more",
-        b"x" * 257 + b"ustar" + b"x" * 600,
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"no module", id="text"),
+        pytest.param(gzip.compress(b"no module"), id="text in gzip"),
+        pytest.param(gzip.compress(MODULE)[:-9], id="gzip cut off"),
+        pytest.param(b"\x1f\x8bno gzip", id="head of gzip"),
+        pytest.param(tar(("directory", None)), id="directory in tar"),
+        pytest.param(tar(("a.wasm", MODULE))[:520], id="tar cut off"),
+        pytest.param(gzip.compress(MODULE) + b"and more", id="more after gzip"),
+        pytest.param(b"x" * 257 + b"ustar" + b"x" * 600, id="mark of tar"),
     ],
 )
 def test_what_holds_no_module_is_left_as_it_is(body: bytes) -> None:
@@ -134,6 +137,7 @@ def test_a_layer_holds_the_module_somewhere(name: str) -> None:
         (gzip.compress(b"x" * 1000), "layer holds no plugin.wasm: a header has a number"),
         (tar_gz(("plugin.wasm", LARGE))[:50_000], "layer holds no plugin.wasm: "),
     ],
+    ids=["another file", "nothing", "no gzip", "no tar", "cut off"],
 )
 def test_a_layer_without_module_is_refused(layer: bytes, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
