@@ -8,6 +8,7 @@ each way; its CPU is what the relay's process used. A push's peak is the largest
 /proc/PID/smaps_rollup less that before, read without pause; what is kept is read a second later.
 Of small pushes 1,000 a second are sent and accepted, without a cache and with one; what has grown
 is the difference between the means of Anonymous over the first and the last tenth of that time.
+With COMPLIANCE_POLICY in the environment the relay is kept to it.
 """
 
 import argparse
@@ -123,6 +124,7 @@ async def act_relay(directory: Path, port: int, *, cached: bool) -> None:
         credentials=CredentialSettings(root=str(directory / "root.pem")),
         metadata=(("clusterid", ""),),
         send_token=False,
+        policy=os.environ.get("COMPLIANCE_POLICY", ""),
     )
     cache = CacheSettings(str(directory / "kept") if cached else "")
     settings = XdsSettings(str(directory / "XDS"), upstream, cache=cache)

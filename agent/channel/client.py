@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 
-from agent.channel.settings import NO_PROXY, Certificates, Peer, proxy_option
+from agent.channel.settings import NO_PROXY, NOT_CONNECTED, Certificates, Peer, proxy_option
 from agent.errors import AgentError
 
 if TYPE_CHECKING:
     from agent.channel.server import TlsFront  # few pods need it
 
 CONNECT_MILLISECONDS: Final = 5000
+
+#: What gRPC says of a connection, without knowing why.
+NO_REASON: Final = (NOT_CONNECTED, "Socket closed")
 
 Options = Sequence[tuple[str, object]]
 COMMON: Final[Options] = (
@@ -43,9 +46,12 @@ class Channel:
 
     def explain(self, code: grpc.StatusCode, details: str) -> str:
         """Return the details of a status: gRPC's, or what it cannot know of its connection."""
-        if self._front is None or code is not grpc.StatusCode.UNAVAILABLE:
+        front = self._front
+        if front is None or code is not grpc.StatusCode.UNAVAILABLE:
             return details
-        return self._front.failure or details.replace(self._front.target, self._front.address)
+        if front.failure and any(text in details for text in NO_REASON):
+            return front.failure
+        return details.replace(front.target, front.address)
 
 
 def open_channel(peer: Peer, certificates: Certificates | None, options: Options = ()) -> Channel:

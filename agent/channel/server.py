@@ -11,20 +11,17 @@ import contextlib
 import os
 import socket
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from agent.channel import proxy
-from agent.channel.settings import Peer
-from agent.channel.tls import Context, Session
+from agent.channel.settings import NOT_CONNECTED, Peer
+from agent.channel.tls import Context, Session, TlsError
 from agent.http.connection.client import connect_soonest
 
 #: Less than gRPC allows a connection as a whole: it is for us to say what was wrong.
 CONNECT_SECONDS: Final = 4.8
-#: For what is under way once one of the sides has ended.
-LINGER_SECONDS: Final = 1.0
 READ_BYTES: Final = 64 * 1024
-#: What gRPC says where there was no connection at all.
-NOT_CONNECTED: Final = "failed to connect to all addresses"
 CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid
 
 
@@ -66,22 +63,23 @@ class TlsFront:
             await _end(*carried)
 
     async def _carry(self, local: socket.socket) -> None:
+        """Carry one connection of gRPC's to its end."""
         with local:
             if not _is_own(local):
                 return
             try:
                 async with asyncio.timeout(self._connect_seconds):
-                    stream = await self._connect()
+                    remote, session = await self._connect()
             except TimeoutError:
                 self._fail(f"no connection within {self._connect_seconds:g}s", is_open=False)
+                return
             except OSError as error:
                 self._fail(str(error), is_open=False)
-            else:
-                self.failure = ""
-                with stream.sock:
-                    await self._exchange(local, stream)
+                return
+            self.failure = ""
+            await self._exchange(local, remote, session)
 
-    async def _connect(self) -> "TlsStream":
+    async def _connect(self) -> tuple[socket.socket, Session]:
         """Return a connection that is secured.
 
         Raises:
@@ -89,12 +87,12 @@ class TlsFront:
         """
         sock = await self._dial()
         try:
-            stream = TlsStream(sock, Session(self._context, self._peer.server_name))
-            await stream.handshake()
+            session = Session(self._context, self._peer.server_name)
+            await _shake_hands(sock, session)
         except BaseException:
             sock.close()
             raise
-        return stream
+        return sock, session
 
     async def _dial(self) -> socket.socket:
         address, url = self._peer.address, self._peer.proxy
@@ -109,86 +107,124 @@ class TlsFront:
             raise
         return sock
 
-    async def _exchange(self, local: socket.socket, stream: "TlsStream") -> None:
-        """Carry what either side sends until one has ended."""
-        up = asyncio.ensure_future(_pass_up(local, stream))
-        down = asyncio.ensure_future(self._pass_down(stream, local))
-        try:
-            await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
-            if not up.done() or up.exception():  # gRPC is there, for what the server said last
-                await asyncio.wait((up, down), timeout=LINGER_SECONDS)
-        finally:
-            await _end(up, down)
-
-    async def _pass_down(self, stream: "TlsStream", local: socket.socket) -> None:
+    async def _exchange(
+        self, local: socket.socket, remote: socket.socket, session: Session
+    ) -> None:
+        """Carry what both sides send until gRPC's has ended."""
         loop = asyncio.get_running_loop()
+        secured = _SecuredEnd(session, self._fail)
+        outside, _ = await loop.create_connection(lambda: secured, sock=remote)
         try:
-            while data := await stream.read():
-                await loop.sock_sendall(local, data)
-        except OSError as error:
-            self._fail(str(error), is_open=True)
-        with contextlib.suppress(OSError):  # gRPC was faster
-            local.shutdown(socket.SHUT_WR)
+            plain = _PlainEnd(session, outside)
+            inside, _ = await loop.connect_accepted_socket(lambda: plain, local)
+            try:
+                secured.begin(inside)
+                await plain.ended
+            finally:
+                inside.abort()
+        finally:
+            outside.abort()
 
-    def _fail(self, reason: str, *, is_open: bool) -> None:
+    def _fail(self, reason: str, *, is_open: bool = True) -> None:
         """Note why, in gRPC's words, before it sees that its connection has ended."""
         prefix = "" if is_open else f"{NOT_CONNECTED}; last error: "
         self.failure = f"{prefix}{self._peer.address}: {reason}"
 
 
-class TlsStream:
-    """A TLS session and the socket that it goes over."""
+class _End(asyncio.Protocol):
+    """One side of a connection, which reads no faster than the other one takes it."""
 
-    def __init__(self, sock: socket.socket, session: Session) -> None:
-        self.sock = sock
+    other: asyncio.Transport | None = None
+
+    def pause_writing(self) -> None:
+        if self.other:
+            self.other.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other:
+            self.other.resume_reading()
+
+
+class _PlainEnd(_End):
+    """Where gRPC is; made when the server is there."""
+
+    def __init__(self, session: Session, server: asyncio.Transport) -> None:
         self._session = session
-        self._sending = asyncio.Lock()
-        self._loop = asyncio.get_running_loop()
+        self.other = self._server = server
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def handshake(self) -> None:
-        """Return when it is secured; OSError says why it cannot be."""
-        try:
-            while not self._session.handshake():
-                await self._send()
-                if not await self._receive():
-                    raise OSError("connection closed during the TLS handshake")
-        finally:
-            await self._send()  # the last message, or what is wrong
+    def data_received(self, data: bytes) -> None:
+        with contextlib.suppress(TlsError):  # which the other end has met, too
+            self._session.write(data)
+        self._server.write(self._session.take())
 
-    async def read(self) -> bytes | None:
-        """Return the next bytes, none at the end; OSError says what has ended it early."""
-        while (data := self._session.read()) == b"":
-            await self._send()  # what TLS itself has to answer
-            if not await self._receive():
-                return None
-        return data
-
-    async def write(self, data: bytes) -> None:
-        """Send some bytes; OSError if there is nobody for them."""
-        self._session.write(data)
-        await self._send()
-
-    async def close(self) -> None:
-        """Say that nothing follows."""
+    def connection_lost(self, _: Exception | None) -> None:
         self._session.close()
-        await self._send()
+        self._server.write(self._session.take())
+        if not self.ended.done():
+            self.ended.set_result(None)
 
-    async def _receive(self) -> bool:
-        data = await self._loop.sock_recv(self.sock, READ_BYTES)
+
+class _SecuredEnd(_End):
+    """Where the server is; what comes before gRPC is there stays in the session."""
+
+    def __init__(self, session: Session, fail: Callable[[str], None]) -> None:
+        self._session = session
+        self._fail = fail
+        self._is_over = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._own: asyncio.Transport = transport  # type: ignore[assignment]  # so does asyncio call it
+
+    def begin(self, plain: asyncio.Transport) -> None:
+        """Pass on what has come, and all that follows."""
+        self.other = plain
+        self._pass()
+
+    def data_received(self, data: bytes) -> None:
         self._session.receive(data)
-        return bool(data)
+        self._pass()
 
-    async def _send(self) -> None:
-        async with self._sending:  # one record after the other
-            if data := self._session.take():
-                await self._loop.sock_sendall(self.sock, data)
+    def eof_received(self) -> bool:
+        self._is_over = True
+        self._pass()
+        return True  # gRPC reads what is left, and ends it
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if isinstance(error, ConnectionResetError):
+            self._fail(str(error))
+        self.eof_received()
+
+    def _pass(self) -> None:
+        if self.other is None:
+            return
+        try:
+            data = self._session.read()
+        except TlsError as error:
+            self._fail(str(error))
+            data = None
+        if data:
+            self.other.write(data)
+        if data is None or self._is_over:
+            self.other.write_eof()
+        if answer := self._session.take():  # of TLS itself
+            self._own.write(answer)
 
 
-async def _pass_up(local: socket.socket, stream: TlsStream) -> None:
+async def _shake_hands(sock: socket.socket, session: Session) -> None:
+    """Return when a connection is secured; OSError says why it cannot be."""
     loop = asyncio.get_running_loop()
-    while data := await loop.sock_recv(local, READ_BYTES):
-        await stream.write(data)
-    await stream.close()
+    try:
+        while not session.handshake():
+            await loop.sock_sendall(sock, session.take())
+            if not (data := await loop.sock_recv(sock, READ_BYTES)):
+                raise OSError("connection closed during the TLS handshake")
+            session.receive(data)
+    except TlsError:
+        with contextlib.suppress(OSError):  # if it still listens
+            await loop.sock_sendall(sock, session.take())
+        raise
+    await loop.sock_sendall(sock, session.take())
 
 
 async def _open_tunnel(sock: socket.socket, request: bytes) -> None:

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 from agent.channel.policies import POLICIES
 from agent.reader import Reader, parse_text
 
+#: What gRPC says where there was no connection at all.
+NOT_CONNECTED: Final = "failed to connect to all addresses"
 #: By itself gRPC follows http_proxy, which is for web pages, and no upper-case name.
 NO_PROXY: Final = ("grpc.enable_http_proxy", 0)
 

@@ -195,9 +195,9 @@ class Session:
         try:
             is_open = self._check(size)
         except TlsError as error:
+            self._failure = error  # after what came before it, and from then on
             if not parts:
                 raise
-            self._failure = error  # after what came before it
         return b"".join(parts) if parts or is_open else None
 
     def write(self, data: bytes) -> None:

@@ -53,6 +53,8 @@ ENVIRONMENT = {
     "ISTIO_META_MESH_ID": "cluster.local",
     "TRUST_DOMAIN": "cluster.local",
     "CLOUD_PLATFORM": "none",
+    #: The figures of a pod under a policy are had by setting it for the bench.
+    "COMPLIANCE_POLICY": os.environ.get("COMPLIANCE_POLICY", ""),
 }
 FILES = {
     "etc/istio/pod/labels": 'app="hello"\nservice.istio.io/canonical-name="hello"\n',
