@@ -17,12 +17,13 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 ARGUMENTS = ("-u", "1337", "-i", "*", "-b", "*", "-d", "15020", "--dual-stack")
 OUTBOUND = "tcp uid=5000 10.9.0.1 1.2.3.4:80"
 INBOUND = "tcp in=eth0 2001:db8::9 [2001:db8::7]:8080"
-#: Commands that the README shows, and what they print.
+#: Commands that the documentation shows, and what they print.
 EXAMPLES = re.findall(
     r"^```\n\$ agent istio-iptables ([^\n]*)\n(.*?)^```$",
-    (ROOT / "README.md").read_text(),
+    (ROOT / "docs" / "debugging.md").read_text(),
     re.MULTILINE | re.DOTALL,
 )
+assert EXAMPLES
 WITHOUT_NET_ADMIN = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin")
 
 
@@ -177,7 +178,7 @@ print(status, *(name for name in sys.modules if name.startswith("iptables.explai
 
 
 @pytest.mark.parametrize(("words", "shown"), EXAMPLES)
-def test_what_the_readme_shows_is_what_is_printed(words: str, shown: str) -> None:
+def test_what_the_documentation_shows_is_what_is_printed(words: str, shown: str) -> None:
     with namespace() as pod:
         with IPRoute(netns=pod.name) as kernel:
             kernel.link("add", ifname="eth0", kind="veth", peer="far")

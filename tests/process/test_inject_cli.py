@@ -232,9 +232,9 @@ def test_whoever_reads_may_stop() -> None:
         assert process.stderr.read() == b""
 
 
-def test_the_readme_shows_what_is_printed() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    shown = readme.partition("--native-sidecars true --diff\n")[2].partition("```")[0]
+def test_the_documentation_shows_what_is_printed() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "injection.md").read_text()
+    shown = page.partition("--native-sidecars true --diff\n")[2].partition("```")[0]
     pod = (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n"
         "  - {name: web, image: i, readinessProbe: {httpGet: {path: /ready, port: 8080}}}\n"

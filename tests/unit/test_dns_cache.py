@@ -1,4 +1,4 @@
-"""Kept replies. Source: README.md, AGENT_DNS_CACHE; RFC 2308."""
+"""Kept replies. Source: docs/settings.md, AGENT_DNS_CACHE; RFC 2308."""
 
 import dns.message
 

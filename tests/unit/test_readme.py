@@ -1,4 +1,4 @@
-"""The README says what the program does: its tables are held to the code."""
+"""README and docs/ say what the program does: their tables are held to the code."""
 
 import ast
 import re
@@ -6,18 +6,25 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from agent.__main__ import COMMANDS
 from agent.demo.scenario import START_UP, termination, traffic
 from agent.proxy_flags import PROXY_FLAGS
 from agent.settings import World, parse_settings
+from agent.status.routes import EXACT, PREFIXES, Endpoint
 from iptables.flags import parse_flags
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+SETTINGS = (ROOT / "docs" / "settings.md").read_text()
+ENDPOINTS = (ROOT / "docs" / "endpoints.md").read_text()
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 READERS = {"take", "require", "switch", "port"}
 
 
 def section(title: str) -> str:
+    """Return a section of the README."""
     found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL)
     assert found, title
     return found[1]
@@ -36,13 +43,13 @@ def read_variables() -> Iterator[str]:
 
 
 def test_every_variable_that_is_read_is_in_the_table() -> None:
-    listed = set(re.findall(r"`([A-Z][A-Z0-9_]*[A-Z0-9])`", section("Settings")))
+    listed = set(re.findall(r"`([A-Z][A-Z0-9_]*[A-Z0-9])`", SETTINGS))
 
     assert set(read_variables()) - listed == set()
 
 
 def test_every_variable_of_our_own_is_in_the_table() -> None:
-    listed = set(re.findall(r"`(AGENT_[A-Z_]+)`", section("Settings")))
+    listed = set(re.findall(r"`(AGENT_[A-Z_]+)`", SETTINGS))
     read = {
         name
         for path in (ROOT / "iptables").rglob("*.py")
@@ -52,8 +59,9 @@ def test_every_variable_of_our_own_is_in_the_table() -> None:
     assert read - listed == set()
 
 
-def test_every_variable_in_the_table_is_read_somewhere() -> None:
-    listed = set(re.findall(r"`([A-Z][A-Z0-9_]*[A-Z0-9])`", section("Settings")))
+def test_every_variable_in_a_table_is_read_somewhere() -> None:
+    text = SETTINGS + section("Settings")
+    listed = set(re.findall(r"`([A-Z][A-Z0-9_]*[A-Z0-9])`", text))
     sources = "".join(
         path.read_text()
         for package in ("agent", "bootstrap", "iptables")
@@ -61,6 +69,13 @@ def test_every_variable_in_the_table_is_read_somewhere() -> None:
     )
 
     assert {name for name in listed if f'"{name}"' not in sources} == set()
+
+
+def test_every_endpoint_is_listed() -> None:
+    paths = [path for path, endpoint in EXACT.items() if endpoint is not Endpoint.PAGE]
+    names = ["/".join(path) for path in (*paths, *PREFIXES)]
+
+    assert [name for name in names if f"`/{name}" not in ENDPOINTS] == []
 
 
 def test_every_command_is_listed() -> None:
@@ -104,16 +119,26 @@ def test_what_is_shown_to_run_outside_a_pod_is_all_that_must_be_set() -> None:
     assert warnings == []
 
 
-def test_links_lead_to_headings() -> None:
-    headings = re.findall(r"^#+ (.+)$", README, re.MULTILINE)
-    anchors = {
-        re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings
-    }
-    links = set(re.findall(r"\]\(#([^)]+)\)", README))
-
-    assert links
-    assert links - anchors == set()
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_nothing_is_left_to_fill_in() -> None:
-    assert re.findall(r"@[A-Z]+@", README) == []
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_headings(page: Path) -> None:
+    for link in re.findall(r"\]\(([^):]+)\)", page.read_text()):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert not anchor or anchor in anchors(target), link
+        assert target.exists(), link
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    linked = set(re.findall(r"\]\(([^)#]+)", README))
+
+    assert {f"docs/{page.name}" for page in PAGES[1:]} - linked == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_nothing_is_left_to_fill_in(page: Path) -> None:
+    assert re.findall(r"@[A-Z]+@", page.read_text()) == []

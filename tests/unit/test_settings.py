@@ -50,12 +50,13 @@ def test_an_injected_pod_has_no_problems() -> None:
 
 
 def test_a_variable_of_our_own_that_is_set_to_nothing_is_the_default() -> None:
-    readme = Path(__file__).parents[2] / "README.md"
-    names = set(re.findall(r"`(AGENT_[A-Z_]+)`", readme.read_text()))
+    table = Path(__file__).parents[2] / "docs" / "settings.md"
+    names = set(re.findall(r"`(AGENT_[A-Z_]+)`", table.read_text()))
     flags = parse_flags(PROXY_FLAGS, ["sidecar"], unknown_ok=True)
     environ = {**POD, "ISTIO_META_DNS_CAPTURE": "true"}
     usual, _ = parse_settings(flags, environ, DUAL)
 
+    assert names
     for name in names:
         found, warnings = parse_settings(flags, {**environ, name: ""}, DUAL)
         assert found._replace(log=usual.log, node=usual.node) == usual, name

@@ -2,7 +2,7 @@
 
 Bounded in bytes; what was not asked for longest goes first.
 
-Source: AGENT_DNS_CACHE of README.md; RFC 2308.
+Source: AGENT_DNS_CACHE of docs/settings.md; RFC 2308.
 """
 
 from collections import OrderedDict
