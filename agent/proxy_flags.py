@@ -15,8 +15,9 @@ HELP: Final = (
         "\n"
         "POD_NAME, POD_NAMESPACE and INSTANCE_IP say which pod this is, PROXY_CONFIG, the mesh "
         "file and the annotation proxy.istio.io/config how its Envoy runs; docs/settings.md lists "
-        "all variables. The exit code is 0 for an end that was asked for, Envoy's own (128 + signal) "
-        "where it died by itself, and 255 for what cannot be started, with a line for each reason."
+        "all variables. The exit code is 0 for an end that was asked for, Envoy's own "
+        "(128 + signal) where it died by itself, and 255 for what cannot be started, with a line "
+        "for each reason."
     ),
 )
 PROXY_FLAGS: Final = (
