@@ -1,12 +1,14 @@
 """The database of accepted resources: whose it is, and what becomes of it when things go wrong."""
 
 import contextlib
+import os
+import random
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from agent.xds.discovery import Kind, Resource, write_response
 from agent.xds.resources import CLUSTER
 from tests.fakes.limits import no_more_bytes
 
+#: At the beginning of a database: what reads and writes it, a wrong one of which is the disk's.
+HEADER_BYTES = 100
 NODE = "sidecar~10.0.0.1~pod.ns~ns.svc.cluster.local"
 #: Keeps one set, has half of another on disk, says so, and waits to be killed.
 HALF = """
@@ -143,6 +147,26 @@ def test_a_single_damaged_byte_is_noticed(filled: Path, caplog: pytest.LogCaptur
     assert "is damaged" in caplog.text
 
 
+@pytest.mark.parametrize("flip", [0x80, 0x01])
+def test_wherever_a_bit_is_wrong_all_is_as_it_was_or_nothing_is(flip: int, filled: Path) -> None:
+    path = filled / "kept" / FILE
+    good = path.read_bytes()
+    used = [place for place, byte in enumerate(good) if byte and place > HEADER_BYTES]
+    rng = random.Random(flip)  # noqa: S311 - the same each time
+    for place in rng.sample(used, 60):
+        path.write_bytes(good[:place] + bytes((good[place] ^ flip,)) + good[place + 1 :])
+
+        with store(filled) as opened:
+            kept = opened.load()
+            opened.apply(accepted(2, b"another"), 6.0)
+            again = opened.load()
+
+        found = kept and [each.body for each in kept.snapshot.resources[CLUSTER].values()]
+        assert found in (None, [b"the content"]), place
+        assert again is not None
+        assert again.snapshot.resources[CLUSTER]["one"].body == b"another", place
+
+
 def test_a_torn_file_is_noticed(filled: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = filled / "kept" / FILE
     path.write_bytes(path.read_bytes()[:-4096])
@@ -164,7 +188,7 @@ def test_one_without_our_tables_is_set_aside(
     with store(tmp_path) as opened:
         assert opened.load() is None
 
-    assert "no such table" in caplog.text
+    assert "expected other tables" in caplog.text
 
 
 def test_that_of_an_agent_that_is_alive_is_left_alone(filled: Path) -> None:
@@ -177,12 +201,19 @@ def test_that_of_an_agent_that_is_alive_is_left_alone(filled: Path) -> None:
     assert not (filled / "kept" / f"{FILE}{ASIDE}").exists()
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/null")])
+def test_what_is_no_file_makes_way(
+    make: Callable[[Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / FILE).symlink_to(tmp_path / "elsewhere")
+    make(tmp_path / "kept" / FILE)
 
-    with pytest.raises(OSError, match="symbolic links"), store(tmp_path):
-        pass
+    with store(tmp_path) as opened:
+        assert opened.load() is None
+        opened.apply(accepted(1, b"the content"), 5.0)
+        assert opened.load() is not None
+
+    assert "expected a regular file" in caplog.text
 
 
 def test_who_is_killed_leaves_what_was_good_before(tmp_path: Path) -> None:

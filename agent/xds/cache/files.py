@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sqlite3
+import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -51,6 +52,7 @@ SCHEMA: Final = (
     "CREATE INDEX by_push ON resource (push)",
     f"PRAGMA user_version = {FORMAT}",
 )
+TABLES: Final = {line for line in SCHEMA if line.startswith("CREATE")}
 
 
 class Kept(NamedTuple):
@@ -66,8 +68,12 @@ class UnusableError(Exception):
     """The database is not what it must be; says why."""
 
 
+#: SQLite quotes what it does not understand; where that is no text, Python says so instead.
+UNUSABLE: Final = (UnusableError, UnicodeDecodeError, sqlite3.DatabaseError)
 #: SQLite's codes for what is no database, or not ours; a lock or a full disk is another matter.
 DAMAGE: Final = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+#: Of a code, what is not its details.
+PRIMARY: Final = 0xFF
 LOCK_SECONDS: Final = 0.2
 
 
@@ -93,7 +99,7 @@ class Store:
         os.chmod(directory, DIRECTORY_MODE)  # noqa: PTH101 - whatever the umask is
         try:
             self._database = self._open()
-        except (UnusableError, sqlite3.DatabaseError) as error:
+        except UNUSABLE as error:
             self._database = self._another(error)
 
     def apply(self, changes: Sequence[Change], now: float | None) -> None:
@@ -129,7 +135,7 @@ class Store:
         """
         try:
             return self._load()
-        except (UnusableError, sqlite3.DatabaseError) as error:
+        except UNUSABLE as error:
             self._database.close()
             self._database = self._another(error)
             return None
@@ -139,6 +145,9 @@ class Store:
         self._database.close()
 
     def _open(self) -> sqlite3.Connection:
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.lstat(self.path).st_mode):
+                raise UnusableError("expected a regular file")
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         os.close(os.open(self.path, flags, FILE_MODE))  # what SQLite makes beside it is like it
         database = sqlite3.connect(self.path, timeout=LOCK_SECONDS, isolation_level=None)
@@ -161,16 +170,25 @@ class Store:
                 database.execute(line)
             database.execute("INSERT INTO about VALUES (?, 0)", (self._node,))
             database.execute("COMMIT")
-        (found,) = database.execute("PRAGMA user_version").fetchone()
-        if found != FORMAT:
-            raise UnusableError(f"expected format {FORMAT}, found {found}")
-        (node,) = database.execute("SELECT node FROM about").fetchone()
-        if node != self._node:
-            raise UnusableError(f"expected that of node {self._node!r}, found that of {node!r}")
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if version != FORMAT:
+            raise UnusableError(f"expected format {FORMAT}, found {version}")
+        tables = {text for (text,) in database.execute("SELECT sql FROM sqlite_schema") if text}
+        if tables != TABLES:
+            raise UnusableError("expected other tables")
+        # The quick one would not notice a row that is missing from its table.
+        (state,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+        if state != "ok":
+            raise UnusableError(state)
+        match database.execute("SELECT node, at FROM about").fetchall():
+            case [(self._node, float())]:
+                pass
+            case about:
+                raise UnusableError(f"expected that of node {self._node!r}, found {about!r}")
 
     def _another(self, problem: Exception) -> sqlite3.Connection:
         """Return a new database in place of an unusable one."""
-        if isinstance(problem, sqlite3.Error) and problem.sqlite_errorcode not in DAMAGE:
+        if isinstance(problem, sqlite3.Error) and not _is_damage(problem):
             raise problem
         aside = f"{self.path}{ASIDE}"
         with suppress(FileNotFoundError):
@@ -260,9 +278,6 @@ class Store:
         return found
 
     def _load(self) -> Kept | None:
-        (state,) = self._database.execute("PRAGMA quick_check").fetchone()
-        if state != "ok":
-            raise UnusableError(state)
         (at,) = self._database.execute("SELECT at FROM about").fetchone()
         accepted = self._database.execute("SELECT id, url FROM type WHERE accepted")
         found = {
@@ -280,9 +295,14 @@ class Store:
             "SELECT name, version, digest, body FROM resource WHERE type = ? AND push > 0", (kind,)
         )
         for name, version, digest, body in rows:
-            if digest != _digest(type_url, name, version, body):
+            if not isinstance(body, bytes) or digest != _digest(type_url, name, version, body):
                 raise UnusableError(f"{name!r} of type {type_url} is damaged")
             yield Resource(type_url, name, version or UNVERSIONED, body)
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)  # none where Python finds what is no text
+    return code is None or code & PRIMARY in DAMAGE
 
 
 def _digest(type_url: str, name: str, version: str, body: bytes | None) -> int:
