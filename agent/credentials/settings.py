@@ -79,7 +79,7 @@ def parse_proxy(read: Reader, address: str) -> str:
     """
     if not any(read.values.get(name) for name in PROXIES):
         return ""
-    from agent.proxies import choose_proxy  # noqa: PLC0415 - 3 ms before Envoy, for few pods
+    from agent.http.proxies import choose_proxy  # noqa: PLC0415 - 3 ms before Envoy, for few pods
 
     try:
         proxy = choose_proxy(f"https://{address}", read.values)

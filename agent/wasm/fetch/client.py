@@ -20,7 +20,7 @@ import aiohttp
 import yarl
 from aiohttp.abc import AbstractResolver
 
-from agent.proxies import choose_proxy
+from agent.http.proxies import choose_proxy
 from agent.wasm.fetch.addresses import Blocked
 from agent.wasm.fetch.errors import FetchError, WebError
 from agent.wasm.fetch.retry import OK, http_pause, is_http_retried

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.proxies import choose_proxy
+from agent.http.proxies import choose_proxy
 
 PROXY = "http://proxy:3128"
 BOTH = {"HTTP_PROXY": PROXY, "HTTPS_PROXY": "http://secure:3128"}
