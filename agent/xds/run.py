@@ -67,7 +67,6 @@ class Relay:
     """Serves Envoy, one stream at a time."""
 
     def __init__(self, address: str, count: Count, observe: Count, pace: Pace) -> None:
-        self._address = address
         self._pace = pace
         self._count = count
         self._observe = observe
@@ -77,6 +76,8 @@ class Relay:
         self._overlap_logged = -OVERLAP_LOG_SECONDS
         self._problems: dict[str, str] = {}
         self._last_error: dict[str, object] | None = None
+        #: Returns where whoever answers Envoy is, or is looked for next.
+        self.address: Callable[[], str] = lambda: address
         #: Of what changes with time.
         self.remarks: list[Callable[[], str | None]] = []
         #: Takes why the application is not healthy, none where it is, for the control plane.
@@ -91,7 +92,7 @@ class Relay:
         """Return, as JSON has it, who answers Envoy and whether it does; times are Unix seconds."""
         state = "connecting" if UPSTREAM in self._problems else "connected"
         return {
-            "address": self._address,
+            "address": self.address(),
             "state": state if self._current else "disconnected",
             "problem": self._problems.get(UPSTREAM),
             "last_error": self._last_error,
@@ -270,6 +271,7 @@ async def serving(
                 pace=pace,
                 rng=rng,
             )
+            relay.address = lambda: control_plane.address
             relay.report_health = upstream.report_health
             if settings.cache.directory:
                 from agent.xds.cache.run import CachingBackend  # noqa: PLC0415 - few ask for it

@@ -11,6 +11,9 @@ from tests.fakes.control_plane import control_plane
 from tests.fakes.relay_bench import ERROR, bench, response
 from tests.waiting import until
 
+#: Nobody listens there.
+REFUSED = "127.0.0.1:1"
+
 
 async def test_the_connection_is_described_from_first_to_last(tmp_path: Path) -> None:
     async with control_plane() as plane, bench(tmp_path, plane.address) as b:
@@ -36,3 +39,15 @@ async def test_the_connection_is_described_from_first_to_last(tmp_path: Path) ->
     assert isinstance(error, dict)
     assert error["reason"] == "no such cluster"
     assert abs(error["time"] - time.time()) < 60
+
+
+async def test_of_several_places_the_one_is_named_that_answers(tmp_path: Path) -> None:
+    async with control_plane() as plane, bench(tmp_path, REFUSED, others=(plane.address,)) as b:
+        start = b.relay.connection()
+        call = b.client.open(Kind.DELTA)
+        await (await plane.accept()).send(response(Kind.DELTA, CLUSTER))
+        await call.receive()
+        answered = b.relay.connection()
+
+    assert start["address"] == REFUSED
+    assert (answered["address"], answered["state"]) == (plane.address, "connected")
