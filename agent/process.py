@@ -338,7 +338,7 @@ def _described(flags: Parsed, settings: Settings) -> list[str]:
     lines = [f'FLAG: --{name}="{_shown(value)}"' for name, value in sorted(flags.values.items())]
     document = settings.node.proxy_config.document
     if not SECRETIVE.isdisjoint(document):
-        from agent.effective import describe  # noqa: PLC0415 - few pods configure these
+        from agent.masking import describe  # noqa: PLC0415 - few pods configure these
 
         document = describe(document)
     effective = json.dumps(document, sort_keys=True)  # which is YAML, too

@@ -192,7 +192,7 @@ async def _serve(start: Start, supervisor: Supervisor, metrics: Metrics) -> None
 
 def _config(settings: Settings) -> dict[str, object]:
     """Return, as JSON has it, what this is and the settings that it has."""
-    from agent.effective import describe  # noqa: PLC0415 - for hardly anyone
+    from agent.masking import describe  # noqa: PLC0415 - for hardly anyone
 
     return {"version": version_line(), "settings": describe(settings)}
 

@@ -18,7 +18,7 @@ import_frameworks()
 import agent.run
 unneeded = (
     *("ssl", "typing_extensions", "h2"),
-    *("agent.status.application", "agent.status.page", "agent.effective"),
+    *("agent.status.application", "agent.status.page", "agent.masking"),
 )
 found = [name for name in unneeded if name in sys.modules]
 import asyncio

@@ -8,7 +8,7 @@ have all of it.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from agent.effective import masked
+from agent.masking import masked
 from agent.status.outcomes import Outcome
 from agent.status.probes import GrpcProbe, HttpProbe, Probe, TcpProbe
 

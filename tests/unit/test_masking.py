@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from agent.effective import MASK, describe
+from agent.masking import MASK, describe
 from agent.proxy_flags import PROXY_FLAGS
 from agent.settings import World, parse_settings
 from iptables.flags import parse_flags
