@@ -10,7 +10,7 @@ from bootstrap import clusters
 from bootstrap.addresses import Network, network
 from bootstrap.clusters import TYPES, socket_address
 from bootstrap.config import ProxyConfig, bootstrap_path, clean_path, template_path
-from bootstrap.document import canonical_json, parse_object
+from bootstrap.document import Document, canonical_json, parse_object
 from bootstrap.grpc import grpc_bootstrap
 from bootstrap.listeners import listeners
 from bootstrap.node import Node
@@ -28,7 +28,6 @@ __all__ = [
     "template_path",
 ]
 
-Document = dict[str, object]
 
 TEXT_LOG_FORMAT: Final = "%Y-%m-%dT%T.%fZ\t%l\tenvoy %n %g:%#\t%v\tthread=%t"
 JSON_LOG_FORMAT: Final = {

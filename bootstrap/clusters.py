@@ -2,9 +2,8 @@
 
 from typing import Final
 
+from bootstrap.document import Document
 from bootstrap.errors import BootstrapError
-
-Document = dict[str, object]
 
 TYPES: Final = "type.googleapis.com/"
 CREDENTIAL_SOCKET: Final = "./var/run/secrets/credential-uds/files-socket"

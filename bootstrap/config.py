@@ -10,10 +10,9 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, cast
 
+from bootstrap.document import Document
 from bootstrap.durations import SECOND, parse_duration
 from bootstrap.errors import BootstrapError
-
-Document = dict[str, object]
 
 #: Where the image keeps the reference's template, which this package stands in for.
 DEFAULT_TEMPLATE: Final = "./var/lib/istio/envoy/envoy_bootstrap_tmpl.json"

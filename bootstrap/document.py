@@ -9,6 +9,8 @@ from typing import Final
 
 from bootstrap.errors import BootstrapError
 
+Document = dict[str, object]
+
 #: What a YAML constructor may raise besides YAMLError: explicit tags such as `!!int ''` or
 #: `!!timestamp x` reach Python's own conversions, and depth its stack.
 YAML_TROUBLE: Final = (ValueError, LookupError, AttributeError, TypeError, RecursionError)

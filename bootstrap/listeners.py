@@ -5,9 +5,8 @@ from typing import Final
 
 from bootstrap.addresses import Network
 from bootstrap.clusters import TYPES, sds_secret, socket_address
+from bootstrap.document import Document
 from bootstrap.options import Options
-
-Document = dict[str, object]
 
 HTTP_MANAGER: Final = "envoy.filters.network.http_connection_manager"
 FILTERS: Final = "envoy.extensions.filters"

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from bootstrap.decode import decode_fields, without_zeros
-from bootstrap.document import parse
+from bootstrap.document import Document, parse
 from bootstrap.schema import CLUSTER_NAME, PROXY_CONFIG
 from bootstrap.validation import validate
-
-Document = dict[str, object]
 
 #: What proxyHeaders inherits where a higher level leaves it out.
 INHERITED_HEADERS: Final = (

@@ -17,14 +17,13 @@ from bootstrap.addresses import (
     split_host_port,
 )
 from bootstrap.config import ProxyConfig
-from bootstrap.document import parse_object
+from bootstrap.document import Document, parse_object
 from bootstrap.downward import parse_downward
 from bootstrap.errors import BootstrapError
 from bootstrap.options import FALSE, TRUE, Options, read_options
 
 __all__ = ["Node", "NodeInputs", "build_node", "ip_mode", "node_addresses", "parse_downward"]
 
-Document = dict[str, object]
 
 META: Final = "ISTIO_META_"
 METAJSON: Final = "ISTIO_METAJSON_"

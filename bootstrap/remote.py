@@ -17,10 +17,10 @@ from bootstrap.clusters import (
     socket_address,
 )
 from bootstrap.config import ProxyConfig
+from bootstrap.document import Document
 from bootstrap.durations import SECOND, parse_duration
 from bootstrap.errors import BootstrapError
 
-Document = dict[str, object]
 Fields = Mapping[str, object]
 
 HOST_IP: Final = "$(HOST_IP)"

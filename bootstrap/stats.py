@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
+from bootstrap.document import Document
 from bootstrap.durations import MILLISECOND, SECOND, format_duration, parse_duration
 
-Document = dict[str, object]
 Annotations = Mapping[str, str]
 
 EXTRA_TAGS: Final = "sidecar.istio.io/extraStatTags"

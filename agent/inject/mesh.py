@@ -10,8 +10,9 @@ from typing import Any, Final, NamedTuple, cast
 from agent.inject.api.types import Object
 from agent.inject.text import compact_json
 from agent.inject.values import Values
-from bootstrap.config import CONFIG_ANNOTATION, DEFAULTS, Document
+from bootstrap.config import CONFIG_ANNOTATION, DEFAULTS
 from bootstrap.decode import decode_fields
+from bootstrap.document import Document, parse
 from bootstrap.errors import BootstrapError
 from bootstrap.merge import merge, overlay_onto
 from bootstrap.schema import CLUSTER_NAME, PROXY_CONFIG
@@ -62,8 +63,6 @@ def parse_mesh(text: str, values: Values, *, source: str) -> tuple[Mesh, list[st
         values: say where the control plane is if the text is empty.
         source: how messages call the text.
     """
-    from bootstrap.document import parse  # noqa: PLC0415 - its library, where there is a text
-
     if not text.strip():
         text = json.dumps({"defaultConfig": {"discoveryAddress": discovery_address(values)}})
     config, problems = merge(
