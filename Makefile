@@ -13,8 +13,9 @@ demo: root .venv/ready system
 root:
 	@[ "$$(id -u)" = 0 ] || { echo "make demo needs root: it makes network namespaces, sets packet filter rules in them and runs a pod there; run 'sudo make demo'"; exit 1; }
 
+# Half of their time tests wait, so two run at once: file by file, those that take longest first.
 test: .venv/ready system test-tools .venv/libiptc
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # Builds the image, without a daemon, and runs injected pods from its file system. Needs root and the
 # package archives; BASE names another image to build on.
