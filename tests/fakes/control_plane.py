@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from agent.xds.discovery import Kind
+from agent.xds.discovery import Kind, Request, read_request
 from tests.fakes.grpc_server import running
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
@@ -95,6 +95,12 @@ class Stream:
         """Return the next request; none if the client has half-closed."""
         raw = await self._context.read()
         return raw if isinstance(raw, bytes) else None
+
+    async def request(self) -> Request:
+        """Return the next request, read."""
+        raw = await self.receive()
+        assert raw is not None
+        return read_request(self.kind, raw)
 
     async def send(self, message: bytes) -> None:
         await self._context.write(message)

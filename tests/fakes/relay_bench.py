@@ -5,6 +5,7 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from agent.credentials.settings import TokenSettings
 from agent.xds.discovery import Kind, Resource, write_response
@@ -17,7 +18,8 @@ from agent.xds.settings import (
     UpstreamSettings,
     XdsSettings,
 )
-from tests.fakes.ads_client import AdsClient, ads_client
+from tests.fakes.ads_client import AdsCall, AdsClient, ads_client
+from tests.fakes.control_plane import Stream, control_plane
 
 CANCELLED = ("istiod_connection_terminations", "cancelled")
 ERROR = ("istiod_connection_terminations", "error")
@@ -104,6 +106,21 @@ async def bench(
         ads_client(settings.socket_path) as client,
     ):
         yield Bench(relay, client, counts, settings.socket_path)
+
+
+@contextlib.asynccontextmanager
+async def streaming(
+    directory: Path,
+    kind: Kind,
+    **options: Any,  # noqa: ANN401 - those of `bench`
+) -> AsyncIterator[tuple[Bench, AdsCall, Stream]]:
+    """Run a relay to a control plane of its own; open a stream, here and there."""
+    async with (
+        control_plane() as plane,
+        bench(directory, plane.address, **options) as made,
+    ):
+        call = made.client.open(kind)
+        yield made, call, await plane.accept()
 
 
 def response(kind: Kind, type_url: str, *bodies: bytes, nonce: str = "n") -> bytes:

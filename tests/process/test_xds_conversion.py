@@ -11,7 +11,6 @@ from agent.protobuf.wire import message
 from agent.xds.discovery import (
     Kind,
     Request,
-    read_request,
     read_response,
     write_request,
     write_response,
@@ -19,7 +18,7 @@ from agent.xds.discovery import (
 from agent.xds.resources import CLUSTER, EXTENSION
 from agent.xds.upstream.conversion.run import MOST
 from tests.fakes.control_plane import Stream, control_plane
-from tests.fakes.relay_bench import bench, response
+from tests.fakes.relay_bench import bench, response, streaming
 from tests.waiting import until
 
 
@@ -51,22 +50,11 @@ class Converter:
         return {EXTENSION: self}
 
 
-async def received(stream: Stream) -> Request:
-    raw = await stream.receive()
-    assert raw is not None
-    return read_request(stream.kind, raw)
-
-
 @pytest.mark.parametrize("kind", Kind)
 async def test_others_go_on_and_the_order_is_kept(kind: Kind, tmp_path: Path) -> None:
     """D-26: what takes longer is not overtaken by what was sent later."""
     converter = Converter(b"two")
-    async with (
-        control_plane() as plane,
-        bench(tmp_path, plane.address, convert=converter.types()) as b,
-    ):
-        call = b.client.open(kind)
-        stream = await plane.accept()
+    async with streaming(tmp_path, kind, convert=converter.types()) as (_, call, stream):
         await stream.send(response(kind, EXTENSION, b"one", nonce="1"))
         await stream.send(response(kind, EXTENSION, b"two", nonce="2"))
         clusters = response(kind, CLUSTER, b"x")
@@ -85,21 +73,16 @@ async def test_others_go_on_and_the_order_is_kept(kind: Kind, tmp_path: Path) ->
 @pytest.mark.parametrize("kind", Kind)
 async def test_what_cannot_be_converted_is_refused(kind: Kind, tmp_path: Path) -> None:
     converter = Converter(b"bad", b"one", b"two")
-    async with (
-        control_plane() as plane,
-        bench(tmp_path, plane.address, convert=converter.types()) as b,
-    ):
-        call = b.client.open(kind)
-        stream = await plane.accept()
+    async with streaming(tmp_path, kind, convert=converter.types()) as (_, call, stream):
         await stream.send(response(kind, EXTENSION, b"one", nonce="1"))
         await call.receive()
         await call.send(write_request(kind, EXTENSION, version="accepted", nonce="1"))
-        await received(stream)
+        await stream.request()
         for body, nonce in ((b"bad", "2"), (b"two", "3")):
             await stream.send(response(kind, EXTENSION, body, nonce=nonce))
 
         assert await call.receive() == response(kind, EXTENSION, b"TWO", nonce="3")
-        nack = await received(stream)
+        nack = await stream.request()
 
     assert nack == Request(EXTENSION, "accepted" if kind is Kind.SOTW else "", "2", "no extension")
 
@@ -113,12 +96,12 @@ async def test_a_refusal_names_what_was_accepted_on_an_earlier_stream(tmp_path: 
         first = b.client.open(Kind.SOTW)
         stream = await plane.accept()
         await first.send(write_request(Kind.SOTW, EXTENSION, version="7", nonce="n"))
-        await received(stream)
+        await stream.request()
         b.client.open(Kind.SOTW)
         stream = await plane.accept()
         await stream.send(response(Kind.SOTW, EXTENSION, b"bad", nonce="1"))
 
-        assert await received(stream) == Request(EXTENSION, "7", "1", "no extension")
+        assert await stream.request() == Request(EXTENSION, "7", "1", "no extension")
 
 
 def names(nonce: str, *wanted: str) -> bytes:
@@ -130,27 +113,22 @@ def names(nonce: str, *wanted: str) -> bytes:
 async def test_after_a_refusal_envoy_can_change_what_it_wants(tmp_path: Path) -> None:
     """D-8: istiod drops a request with an old nonce."""
     converter = Converter(b"bad", b"one", b"two")
-    async with (
-        control_plane() as plane,
-        bench(tmp_path, plane.address, convert=converter.types()) as b,
-    ):
-        call = b.client.open(Kind.SOTW)
-        stream = await plane.accept()
+    async with streaming(tmp_path, Kind.SOTW, convert=converter.types()) as (_, call, stream):
         await call.send(names("", "a"))
-        await received(stream)
+        await stream.request()
         await stream.send(response(Kind.SOTW, EXTENSION, b"one", nonce="1"))
         await call.receive()
         await stream.send(response(Kind.SOTW, EXTENSION, b"bad", nonce="2"))
-        assert (await received(stream)).error == "no extension"
+        assert (await stream.request()).error == "no extension"
 
         await call.send(names("1", "a"))  # the ACK of the first, late
-        assert (await received(stream)).nonce == "1"
+        assert (await stream.request()).nonce == "1"
         await call.send(names("1", "a", "b"))
         assert await stream.receive() == _sorted(names("2", "a", "b"))
         await stream.send(response(Kind.SOTW, EXTENSION, b"two", nonce="3"))
         await call.receive()
         await call.send(names("3", "a", "b"))
-        assert (await received(stream)).nonce == "3"
+        assert (await stream.request()).nonce == "3"
 
 
 def _sorted(request: bytes) -> bytes:
@@ -181,12 +159,7 @@ async def test_a_stream_that_ends_takes_conversions_along(tmp_path: Path) -> Non
 
 async def test_the_control_plane_may_end_the_stream_meanwhile(tmp_path: Path) -> None:
     converter = Converter()
-    async with (
-        control_plane() as plane,
-        bench(tmp_path, plane.address, convert=converter.types()) as b,
-    ):
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
+    async with streaming(tmp_path, Kind.DELTA, convert=converter.types()) as (_, call, stream):
         await stream.send(response(Kind.DELTA, EXTENSION, b"one", nonce="1"))
         stream.end()
 
@@ -199,19 +172,16 @@ async def test_many_conversions_and_large_pushes_do_not_mix(tmp_path: Path) -> N
     total = MOST + 20
     large = response(Kind.DELTA, CLUSTER, b"x" * 200_000)
     async with (
-        control_plane() as plane,
-        bench(tmp_path, plane.address, convert=converter.types()) as b,
+        streaming(tmp_path, Kind.DELTA, convert=converter.types()) as (b, call, stream),
+        asyncio.TaskGroup() as group,
     ):
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(push(stream, total, large))
-            for _ in range(MOST - 1):
-                assert await call.receive() == large
-            await until(lambda: len(converter.begun) == MOST)
-            assert b.counts["xds_proxy_responses", ""] == 2 * MOST - 1
-            converter.let(b"one")
-            rest = [read_response(await call.receive()) for _ in range(2 * total - MOST + 1)]
+        group.create_task(push(stream, total, large))
+        for _ in range(MOST - 1):
+            assert await call.receive() == large
+        await until(lambda: len(converter.begun) == MOST)
+        assert b.counts["xds_proxy_responses", ""] == 2 * MOST - 1
+        converter.let(b"one")
+        rest = [read_response(await call.receive()) for _ in range(2 * total - MOST + 1)]
 
     nonces = [each.nonce for each in rest if each.type_url == EXTENSION]
     assert nonces == [str(number) for number in range(total)]
@@ -230,12 +200,7 @@ async def test_nothing_of_a_response_is_kept_once_envoy_has_it(tmp_path: Path) -
     async def convert(_kind: Kind, _raw: bytes) -> bytes:
         return converted
 
-    async with (
-        control_plane() as plane,
-        bench(tmp_path, plane.address, convert={EXTENSION: convert}) as b,
-    ):
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
+    async with streaming(tmp_path, Kind.DELTA, convert={EXTENSION: convert}) as (_, call, stream):
         await stream.send(response(Kind.DELTA, EXTENSION, b"one"))
         assert await call.receive() == converted
 
@@ -247,12 +212,7 @@ async def test_an_empty_set_is_converted_too(tmp_path: Path) -> None:
         return raw
 
     raw = write_response(Kind.DELTA, EXTENSION, version="1", nonce="1", resources=[], removed=["a"])
-    async with (
-        control_plane() as plane,
-        bench(tmp_path, plane.address, convert={EXTENSION: convert}) as b,
-    ):
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
+    async with streaming(tmp_path, Kind.DELTA, convert={EXTENSION: convert}) as (_, call, stream):
         await stream.send(raw)
 
         assert await call.receive() == raw

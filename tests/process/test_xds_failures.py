@@ -25,6 +25,7 @@ from tests.fakes.relay_bench import (
     ERROR,
     bench,
     response,
+    streaming,
 )
 
 
@@ -138,9 +139,7 @@ async def test_the_status_of_the_control_plane_reaches_envoy(
 ) -> None:
     """T-X16."""
     caplog.set_level(logging.INFO, "agent.xds")
-    async with control_plane() as plane, bench(tmp_path, plane.address) as b:
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
+    async with streaming(tmp_path, Kind.DELTA) as (b, call, stream):
         await stream.send(response(Kind.DELTA, CLUSTER))
         stream.end(code, details)
 
@@ -359,9 +358,7 @@ async def test_the_largest_limits_are_ones_that_grpc_takes(tmp_path: Path) -> No
 async def test_a_push_has_none(tmp_path: Path) -> None:
     """Beyond gRPC's default of 4 MB in either direction, and large enough to be trimmed after."""
     push = response(Kind.DELTA, CLUSTER, b"x" * 6_000_000)
-    async with control_plane() as plane, bench(tmp_path, plane.address) as b:
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
+    async with streaming(tmp_path, Kind.DELTA) as (_, call, stream):
         await stream.send(push)
 
         assert await call.receive() == push

@@ -20,7 +20,7 @@ from agent.xds.run import Relay, serving
 from agent.xds.settings import CredentialSettings, UpstreamSettings, XdsSettings
 from tests.fakes.ads_client import AdsCall, ads_client
 from tests.fakes.control_plane import Stream, control_plane
-from tests.fakes.relay_bench import bench, response
+from tests.fakes.relay_bench import bench, response, streaming
 from tests.fakes.status import Agent, status_server
 from tests.waiting import until
 
@@ -166,12 +166,8 @@ async def test_the_agents_own_answers_count_and_what_is_dropped_does_not(
         if resource == b"garbage":
             raise ValueError("no name table")
 
-    async with (
-        control_plane() as plane,
-        bench(tmp_path, plane.address, deliver={NAME_TABLE: take}, subscribe=(NAME_TABLE,)) as b,
-    ):
-        call = b.client.open(kind)
-        stream = await plane.accept()
+    taking = {"deliver": {NAME_TABLE: take}, "subscribe": (NAME_TABLE,)}
+    async with streaming(tmp_path, kind, **taking) as (b, call, stream):
         await call.send(write_request(kind, LISTENER))
         for _ in range(2):
             await stream.receive()
@@ -195,12 +191,7 @@ async def test_the_agents_own_answers_count_and_what_is_dropped_does_not(
 
 async def test_figures_by_type(tmp_path: Path) -> None:
     metrics = Metrics()
-    async with (
-        control_plane() as plane,
-        bench(tmp_path, plane.address, observe=metrics.observe) as b,
-    ):
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
+    async with streaming(tmp_path, Kind.DELTA, observe=metrics.observe) as (b, call, stream):
         for nonce, error in (("1", None), ("2", "bad"), ("3", None)):
             await push(stream, call, response(Kind.DELTA, CLUSTER, nonce=nonce))
             await answer(stream, call, CLUSTER, nonce, error)
@@ -261,9 +252,7 @@ async def test_a_watcher_is_told_of_each_push_with_its_answer(kind: Kind, tmp_pa
 
 
 async def test_who_begins_to_watch_later_cannot_tell_what_is_new(tmp_path: Path) -> None:
-    async with control_plane() as plane, bench(tmp_path, plane.address) as b:
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
+    async with streaming(tmp_path, Kind.DELTA) as (b, call, stream):
         await call.send(first_request(Kind.DELTA, CLUSTER))
         await push(stream, call, response(Kind.DELTA, CLUSTER, b"x"))
         async with aclosing(b.relay.watch()) as pieces:

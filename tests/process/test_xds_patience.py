@@ -12,7 +12,7 @@ from agent.xds.discovery import Kind, read_response, write_request
 from agent.xds.resources import CLUSTER
 from agent.xds.settings import PatienceSettings
 from tests.fakes.control_plane import control_plane
-from tests.fakes.relay_bench import ERROR, bench, response
+from tests.fakes.relay_bench import ERROR, bench, response, streaming
 
 #: Beyond what a window takes, so that it waits for the other side to read.
 LARGE = write_request(Kind.DELTA, CLUSTER, error="x" * 3_000_000)
@@ -39,9 +39,7 @@ async def test_a_request_that_is_not_taken_resets_both_sides(tmp_path: Path) -> 
 @pytest.mark.slow
 async def test_requests_that_are_taken_reset_nothing(tmp_path: Path) -> None:
     patience = PatienceSettings(send_seconds=0.6)
-    async with control_plane() as plane, bench(tmp_path, plane.address, patience=patience) as b:
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
+    async with streaming(tmp_path, Kind.DELTA, patience=patience) as (_, call, stream):
         loop = asyncio.get_running_loop()
         ends = loop.time() + 0.8
         while loop.time() < ends:

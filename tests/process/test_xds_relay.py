@@ -11,9 +11,7 @@ import pytest
 from agent.errors import AgentError, SystemRefusedError
 from agent.xds.discovery import (
     Kind,
-    Request,
     Resource,
-    read_request,
     read_response,
     write_request,
     write_response,
@@ -22,17 +20,23 @@ from agent.xds.resources import CLUSTER, LISTENER, NAME_TABLE, PROXY_CONFIG
 from agent.xds.run import serving
 from agent.xds.settings import CredentialSettings, UpstreamSettings, XdsSettings
 from tests.fakes.ads_client import ads_client
-from tests.fakes.control_plane import Stream, control_plane
-from tests.fakes.relay_bench import CANCELLED, ENVOY_CANCELLED, ERROR, Counts, bench, response
+from tests.fakes.control_plane import control_plane
+from tests.fakes.relay_bench import (
+    CANCELLED,
+    ENVOY_CANCELLED,
+    ERROR,
+    Counts,
+    bench,
+    response,
+    streaming,
+)
 
 
 @pytest.mark.parametrize("kind", Kind)
 async def test_each_type_is_asked_for_and_arrives_unchanged(kind: Kind, tmp_path: Path) -> None:
     """T-X1, T-X2."""
     unknown_field = b"\xfa\x01\x03abc"
-    async with control_plane() as plane, bench(tmp_path, plane.address) as b:
-        call = b.client.open(kind)
-        stream = await plane.accept()
+    async with streaming(tmp_path, kind) as (b, call, stream):
         for type_url in (CLUSTER, LISTENER):
             request = write_request(kind, type_url) + unknown_field
             answer = response(kind, type_url, b"body") + unknown_field
@@ -107,9 +111,7 @@ async def test_half_closing_ends_the_stream_and_the_next_one_works(tmp_path: Pat
 
 
 async def test_a_client_that_goes_away_takes_its_upstream_along(tmp_path: Path) -> None:
-    async with control_plane() as plane, bench(tmp_path, plane.address) as b:
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
+    async with streaming(tmp_path, Kind.DELTA) as (b, call, stream):
         call.cancel()
 
         await stream.closed.wait()
@@ -197,9 +199,7 @@ async def test_the_newest_of_several_streams_on_own_connections_stays(tmp_path: 
 @pytest.mark.parametrize("kind", Kind)
 async def test_a_response_for_nobody_does_not_end_the_stream(kind: Kind, tmp_path: Path) -> None:
     """T-X14."""
-    async with control_plane() as plane, bench(tmp_path, plane.address) as b:
-        call = b.client.open(kind)
-        stream = await plane.accept()
+    async with streaming(tmp_path, kind) as (b, call, stream):
         for type_url in (
             "istio.io/debug",
             "type.googleapis.com/istio.workload.Address",
@@ -217,9 +217,7 @@ async def test_a_request_for_debugging_goes_to_the_control_plane(
     kind: Kind, tmp_path: Path
 ) -> None:
     """Section 2.13: it is a request as any other; only its answer is for nobody here."""
-    async with control_plane() as plane, bench(tmp_path, plane.address) as b:
-        call = b.client.open(kind)
-        stream = await plane.accept()
+    async with streaming(tmp_path, kind) as (_, call, stream):
         request = write_request(kind, "istio.io/debug") + b"\xfa\x01\x05syncz"
         await call.send(request)
 
@@ -251,14 +249,14 @@ async def test_consumed_types_are_subscribed_delivered_and_answered(
         stream = await plane.accept()
         for type_url in (CLUSTER, LISTENER, LISTENER):
             await call.send(write_request(kind, type_url))
-        asked = [await received(stream) for _ in range(5)]
+        asked = [await stream.request() for _ in range(5)]
         for nonce, bodies in (("1", [b"table"]), ("2", [b"garbage"]), ("3", [])):
             await stream.send(response(kind, NAME_TABLE, *bodies, nonce=nonce))
         wrong = Resource(CLUSTER, "", "", b"")
         await stream.send(
             write_response(kind, NAME_TABLE, version="1", nonce="4", resources=[wrong])
         )
-        answers = [await received(stream) for _ in range(4)]
+        answers = [await stream.request() for _ in range(4)]
         await stream.send(response(kind, CLUSTER))
 
         assert read_response(await call.receive()).type_url == CLUSTER
@@ -287,34 +285,21 @@ async def test_a_handler_that_takes_its_time_holds_nothing_up(tmp_path: Path) ->
         if resource == b"garbage":
             raise ValueError("no name table")
 
-    async with (
-        control_plane() as plane,
-        bench(tmp_path, plane.address, deliver={NAME_TABLE: take}) as b,
-    ):
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
+    async with streaming(tmp_path, Kind.DELTA, deliver={NAME_TABLE: take}) as (_, call, stream):
         for nonce, body in (("1", b"garbage"), ("2", b"table")):
             await stream.send(response(Kind.DELTA, NAME_TABLE, body, nonce=nonce))
         await stream.send(response(Kind.DELTA, CLUSTER))
 
         assert read_response(await call.receive()).type_url == CLUSTER
         go_on.set()
-        answers = [await received(stream) for _ in range(2)]
+        answers = [await stream.request() for _ in range(2)]
 
     assert [(each.nonce, each.error) for each in answers] == [("1", "no name table"), ("2", None)]
 
 
-async def received(stream: Stream) -> Request:
-    raw = await stream.receive()
-    assert raw is not None
-    return read_request(stream.kind, raw)
-
-
 async def test_the_largest_request_is_kept_as_a_metric(tmp_path: Path) -> None:
     sizes = [write_request(Kind.DELTA, CLUSTER, error="x" * length) for length in (10, 50, 20)]
-    async with control_plane() as plane, bench(tmp_path, plane.address) as b:
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
+    async with streaming(tmp_path, Kind.DELTA) as (b, call, stream):
         for request in sizes:
             await call.send(request)
             await stream.receive()
