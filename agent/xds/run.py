@@ -162,12 +162,7 @@ class Relay:
         number: int,
         taken_over: asyncio.Future[Ending],
     ) -> Ending:
-        """Serve a stream when it is its turn, unless another one takes over before."""
-        delay = self._pace.delay(asyncio.get_running_loop().time())
-        if delay:
-            await asyncio.wait((taken_over,), timeout=delay)
-        if taken_over.done():
-            return taken_over.result()
+        """Serve a stream, unless another one takes over before that is possible."""
         async with asyncio.TaskGroup() as group:
             opening = group.create_task(backend.open(kind, downstream, number))
             await asyncio.wait((taken_over, opening), return_when=asyncio.FIRST_COMPLETED)

@@ -258,6 +258,19 @@ async def test_a_control_plane_that_is_back_in_time_is_asked(tmp_path: Path) -> 
     assert "failed to connect" in details
 
 
+async def test_a_control_plane_that_asks_for_time_is_stood_in_for_meanwhile(tmp_path: Path) -> None:
+    await live(tmp_path, Kind.DELTA, *both(Kind.DELTA))
+
+    async with control_plane() as plane, caching(tmp_path, plane.address) as b:
+        refused = await asked(b, Kind.DELTA, CLUSTER)
+        (await plane.accept()).end(grpc.StatusCode.RESOURCE_EXHAUSTED, "request rate limit")
+        await refused.status()
+        again = await asked(b, Kind.DELTA, CLUSTER)
+
+        assert b"one" in await again.receive()
+        assert plane.streams.empty()
+
+
 async def test_an_envoy_that_leaves_while_nobody_answers_is_let_go(tmp_path: Path) -> None:
     await live(tmp_path, Kind.DELTA, *both(Kind.DELTA))
 

@@ -331,7 +331,11 @@ class UpstreamBackend:
     async def open(
         self, kind: Kind, downstream: Downstream, number: int
     ) -> "RelayedSession | Ending":
-        """Return a session with a stream to the control plane, which may still be connecting."""
+        """Return a session with a stream to the control plane, which may still be connecting.
+
+        It is not begun before its time: see pace.py.
+        """
+        await asyncio.sleep(self._pace.delay(asyncio.get_running_loop().time()))
         try:
             upstream = await self._control_plane.open(kind)
         except (OSError, ValueError) as error:
