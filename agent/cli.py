@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from iptables.flags import GLOBAL_FLAGS, Flag, Parsed, UsageError, parse_flags, render_help
 
-USAGE_ERROR = 255  # bootstrap.md 1.1: any command returned an error
+FAILED = 255  # bootstrap.md 1.1: any command returned an error
 VERSION_FLAGS = (
     Flag("short", "bool", default=False, help="print the version alone", short="s"),
     Flag("output", "string", "", "format of the output: yaml or json", short="o"),
@@ -39,7 +39,7 @@ def proxy(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         flags = parse_flags(PROXY_FLAGS, argv, unknown_ok=True)
     except UsageError as error:
-        return _fail([str(error)], USAGE_ERROR)
+        return fail(error)
     if flags.help:
         return _print(render_help(*HELP, PROXY_FLAGS))
 
@@ -56,10 +56,8 @@ def proxy(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
             code = run(start)
         _leave(code)
-    except BootstrapError as error:
-        return _fail(error.problems, AgentError.exit_code)
-    except AgentError as error:
-        return _fail(getattr(error, "problems", [str(error)]), error.exit_code)
+    except (BootstrapError, AgentError) as error:
+        return fail(error)
 
 
 def _leave(code: int) -> NoReturn:
@@ -82,7 +80,7 @@ def version(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             return _print(render_help(usage, "Print build information.", VERSION_FLAGS))
         return _print(version_text(flags.text("output"), short=flags.is_on("short")))
     except (UsageError, ValueError) as error:
-        return _fail([str(error)], USAGE_ERROR)
+        return fail(error)
 
 
 def completion(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -97,7 +95,7 @@ def completion(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             return _print(render_help(*COMPLETION_HELP, COMPLETION_FLAGS))
         return _print(script(" ".join(flags.positionals), COMMANDS))
     except (UsageError, ValueError) as error:
-        return _fail([str(error)], USAGE_ERROR)
+        return fail(error)
 
 
 def help_command(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -127,7 +125,8 @@ def _print(text: str) -> int:
     return 0
 
 
-def _fail(problems: Sequence[str], code: int) -> int:
-    for problem in problems:
+def fail(error: Exception | str) -> int:
+    """Write a line for each problem to stderr; return the exit code of a command that failed."""
+    for problem in getattr(error, "problems", [str(error)]):
         sys.stderr.write(f"Error: {problem}\n")
-    return code
+    return FAILED

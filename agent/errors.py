@@ -14,8 +14,6 @@ from collections.abc import Sequence
 class AgentError(Exception):
     """Something the user must act on; its text is one line that says what and how."""
 
-    exit_code = 255  # bootstrap.md 1.1: any command returned an error
-
 
 class SettingsError(AgentError):
     """Unusable settings; `problems` holds one line for each."""

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from agent.cli import fail
 from agent.demo import files
 from agent.demo.addresses import CABLE, url
 from agent.demo.commands import look_around
@@ -65,7 +66,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             return 0
         _require_tools()
     except (UsageError, AgentError) as error:
-        return _fail(error)
+        return fail(error)
     block_signals()
     for earlier in files.abandoned():
         _say(f"removing what an earlier demo left: {earlier}")
@@ -78,11 +79,6 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if code in INTERRUPTED:
         _say("\ninterrupted; everything is removed")
     return code
-
-
-def _fail(error: Exception) -> int:
-    sys.stderr.write(f"Error: {error}\n")
-    return getattr(error, "exit_code", 255)
 
 
 def _require_tools() -> None:
@@ -115,7 +111,7 @@ def _show(directory: Path, *, keep: bool) -> int:
             if table.differs:
                 _show_log(pod.log_text())
     except AgentError as error:
-        return _fail(error)
+        return fail(error)
     table.add("everything in the pod is gone", "no process left", lambda: _left(directory))
     _say(summary(table.lines, time.monotonic() - began))
     return 1 if table.differs else 0

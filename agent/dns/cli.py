@@ -9,12 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from agent.cli import fail
 from iptables.flags import GLOBAL_FLAGS, UsageError, parse_flags, render_help
 
 if TYPE_CHECKING:
     from dns.message import Message, QueryMessage
 
-FAILED: Final = 255  # bootstrap.md 1.1: any command returned an error
 USAGE: Final = "agent dns lookup NAME [TYPE]"
 SUMMARY: Final = (
     "Ask the DNS proxy of this pod's agent for a name, and say where the answer comes from: which "
@@ -30,7 +30,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         flags = parse_flags(GLOBAL_FLAGS, argv)
     except UsageError as error:
-        return _fail(str(error))
+        return fail(error)
     words = flags.positionals
     if flags.help or not words:
         sys.stdout.write(render_help(USAGE, SUMMARY, GLOBAL_FLAGS))
@@ -40,7 +40,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             return _lookup(name, "A", environ)
         case ["lookup", name, rdtype]:
             return _lookup(name, rdtype, environ)
-    return _fail(f"dns {' '.join(words)}: expected lookup NAME [TYPE]")
+    return fail(f"dns {' '.join(words)}: expected lookup NAME [TYPE]")
 
 
 def _lookup(name: str, rdtype: str, environ: Mapping[str, str]) -> int:
@@ -51,15 +51,15 @@ def _lookup(name: str, rdtype: str, environ: Mapping[str, str]) -> int:
     read = Reader({**environ, "ISTIO_META_ENABLE_DNS_SERVER": "true"})
     settings = parse_dns(read, is_sidecar=True, is_root=True, is_local=False, domain="")
     if read.errors:
-        return _fail(read.errors[0])
+        return fail(read.errors[0])
     try:
         query = make_query(name, rdtype)
     except ValueError as error:
-        return _fail(str(error))
+        return fail(error)
     host = "127.0.0.1" if settings.host in ("", "localhost", "0.0.0.0") else settings.host  # noqa: S104 - as asked
     reply = _ask(query, host, settings.port, settings.timeout_seconds + PATIENCE_SECONDS)
     if isinstance(reply, str):
-        return _fail(
+        return fail(
             f"no answer from the agent's DNS proxy at {host}#{settings.port}: {reply}; it listens "
             "where ISTIO_META_DNS_CAPTURE=true"
         )
@@ -85,8 +85,3 @@ def _ask(query: "QueryMessage", host: str, port: int, seconds: float) -> "Messag
         return str(error).lower()
     except OSError as error:
         return (error.strerror or str(error)).lower()
-
-
-def _fail(problem: str) -> int:
-    sys.stderr.write(f"Error: {problem}\n")
-    return FAILED

@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from agent.cli import fail
 from agent.errors import AgentError
 from agent.http.client import fetch
 from agent.http.message import HttpError
 from agent.identity.report import is_document, render
 from iptables.flags import GLOBAL_FLAGS, Flag, Parsed, UsageError, parse_flags, render_help
 
-FAILED: Final = 255  # bootstrap.md 1.1: a command returned an error
 STATUS_PORT: Final = 15020
 TARGET: Final = "/debug/certs"
 SECONDS: Final = 10.0
@@ -33,8 +33,7 @@ def cert(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         flags = parse_flags(FLAGS, argv)
         text = render_help("agent cert [flags]", SUMMARY, FLAGS) if flags.help else _show(flags)
     except (AgentError, UsageError) as error:
-        sys.stderr.write(f"Error: {error}\n")
-        return FAILED
+        return fail(error)
     sys.stdout.write(text)
     return 0
 

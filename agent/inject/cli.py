@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 from typing import Final, NamedTuple
 
+from agent.cli import fail
 from agent.errors import AgentError, SettingsError
 from agent.inject.files import Sources, load, read_text
 from agent.inject.manifest import Context, Result, inject_document
@@ -16,7 +17,6 @@ from agent.inject.pipeline import InjectionError
 from agent.inject.yaml_text import Text, dump, parse, split
 from iptables.flags import GLOBAL_FLAGS, Flag, Parsed, UsageError, parse_flags, render_help
 
-FAILED: Final = 255  # bootstrap.md 1.1: a command returned an error
 CONFIGURATION_FLAGS: Final = (
     Flag("meshConfigFile", "string", "", "mesh configuration, or its ConfigMap"),
     Flag("valuesFile", "string", "", "values laid over the chart's own, or their ConfigMap"),
@@ -71,9 +71,7 @@ def inject(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             return 0
         output = _run(flags)
     except (UsageError, AgentError) as error:
-        for problem in getattr(error, "problems", [str(error)]):
-            sys.stderr.write(f"Error: {problem}\n")
-        return FAILED
+        return fail(error)
     sys.stdout.buffer.write(output.encode())  # YAML is UTF-8, whatever the terminal is
     return 0
 

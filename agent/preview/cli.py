@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from agent.cli import fail
 from agent.errors import AgentError, SystemRefusedError
 from agent.preview.process import validate
 from agent.process import build, envoy_settings, read_settings
@@ -18,7 +19,6 @@ from bootstrap.errors import BootstrapError
 from bootstrap.grpc import grpc_bootstrap
 from iptables.flags import Flag, UsageError, parse_flags, render_help
 
-FAILED: Final = 255  # bootstrap.md 1.1: a command returned an error
 FLAGS: Final = (
     Flag(
         "validate", "bool", default=False, help="have Envoy check it; exit code 255 if it refuses"
@@ -55,9 +55,7 @@ def bootstrap(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             sys.stderr.write(validate(envoy, text, spare_directory=config_path))
     except (UsageError, BootstrapError, AgentError) as error:
         sys.stdout.flush()
-        for problem in getattr(error, "problems", [str(error)]):
-            sys.stderr.write(f"Error: {problem}\n")
-        return FAILED
+        return fail(error)
     return 0
 
 

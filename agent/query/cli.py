@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from agent.cli import fail
 from agent.errors import AgentError
 from agent.proxy_flags import PROXY_FLAGS, PROXY_TYPES
 from bootstrap.errors import BootstrapError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from agent.query.client import Answer
     from agent.settings import Settings
 
-FAILED: Final = 255  # bootstrap.md 1.1: a command returned an error
 STATUS_PORT: Final = 15020
 OWN_FLAGS: Final = (
     Flag("output", "string", "", "get: yaml (default) or json; status and watch: json", short="o"),
@@ -63,9 +63,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         _run(flags, environ)
     except (UsageError, AgentError, BootstrapError) as error:
         sys.stdout.flush()
-        for problem in getattr(error, "problems", [str(error)]):
-            sys.stderr.write(f"Error: {problem}\n")
-        return FAILED
+        return fail(error)
     except (KeyboardInterrupt, BrokenPipeError, asyncio.CancelledError):
         # Whoever watched has seen enough.
         sys.stderr.close()

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from agent.cli import fail
 from agent.errors import AgentError, SettingsError
 from agent.inject.cli import CONFIGURATION_FLAGS, sources_of
 from iptables.flags import GLOBAL_FLAGS, Flag, Parsed, UsageError, parse_flags, render_help
 
-FAILED: Final = 255  # bootstrap.md 1.1: a command returned an error
 MAX_PORT: Final = 65535
 FLAGS: Final = (
     Flag("address", "string", "", "address to listen on; empty: all of both families"),
@@ -59,9 +59,7 @@ def injector(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         else:
             _serve(flags, environ)
     except (UsageError, AgentError) as error:
-        for problem in getattr(error, "problems", [str(error)]):
-            sys.stderr.write(f"Error: {problem}\n")
-        return FAILED
+        return fail(error)
     return 0
 
 
