@@ -32,9 +32,10 @@ def index(directory: str) -> list[Key]:
         key = parse_path(name)
         if key and _is_module(path):
             found.append(key)
-        elif is_leftover(name) and _age(path) > WRITING_SECONDS:
-            with suppress(OSError):
-                os.unlink(path)
+        elif is_leftover(name):
+            with suppress(OSError):  # it is complete by now, under its own name
+                if _age(path) > WRITING_SECONDS:
+                    os.unlink(path)
     return found
 
 

@@ -55,6 +55,14 @@ def test_what_another_agent_is_writing_stays(tmp_path: Path) -> None:
     assert not left.exists()
 
 
+def test_what_goes_while_it_is_looked_at_is_nothing(tmp_path: Path) -> None:
+    """A file that another agent completes is there by one name, and then by another."""
+    (tmp_path / ONE).mkdir()
+    (tmp_path / ONE / "a.tmp").symlink_to("gone")
+
+    assert index(str(tmp_path)) == []
+
+
 def test_a_module_is_stored_though_its_directory_goes_meanwhile(tmp_path: Path) -> None:
     """A purge removes directories that are empty, as a new one is."""
     place = tmp_path / ONE
