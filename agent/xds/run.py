@@ -85,8 +85,11 @@ class Relay:
 
     def problem(self) -> str | None:
         """Return what is wrong now, for people; none if nothing is."""
+        return self._remarked(*self._problems.values())
+
+    def _remarked(self, *problems: str | None) -> str | None:
         remarks = (remark() for remark in self.remarks)
-        return "; ".join(filter(None, (*self._problems.values(), *remarks))) or None
+        return "; ".join(filter(None, (*problems, *remarks))) or None
 
     def connection(self) -> dict[str, object]:
         """Return, as JSON has it, who answers Envoy and whether it does; times are Unix seconds."""
@@ -94,7 +97,7 @@ class Relay:
         return {
             "address": self.address(),
             "state": state if self._current else "disconnected",
-            "problem": self._problems.get(UPSTREAM),
+            "problem": self._remarked(self._problems.get(UPSTREAM)),
             "last_error": self._last_error,
         }
 

@@ -107,7 +107,7 @@ async def test_what_was_accepted_is_served_and_said_to_be_old(
         before = b.counts[SERVING]
         call = await asked(b, kind, SECRET, LISTENER, CLUSTER)
         served = [read_response(await call.receive()) for _ in range(2)]
-        problem = b.relay.problem()
+        problem, connection = b.relay.problem(), b.relay.connection()
 
         assert b.counts[SERVING] == 1
 
@@ -116,6 +116,7 @@ async def test_what_was_accepted_is_served_and_said_to_be_old(
     assert [each.resource_count for each in served] == [2, 2]
     assert re.search(r"serving cached configuration that last changed \d+s ago", str(problem))
     assert REFUSED in str(problem)
+    assert connection["problem"] == problem
     assert re.search(r"serving cached configuration age_seconds=\d+ resources=4", caplog.text)
 
 
