@@ -17,6 +17,8 @@ from tests.fakes.ca import Root
 
 ROOT: Final = Root()
 SPIFFE_ID: Final = "spiffe://cluster.local/ns/default/sa/hello"
+#: How often a server looks whether it is to stop.
+POLL_SECONDS: Final = 0.01
 PAIR: Final = ROOT.pair(SPIFFE_ID)
 SHOWN: Final = document(
     Facts(
@@ -52,7 +54,7 @@ def status_port(shown: Any) -> Iterator[int]:  # noqa: ANN401 - JSON
             """Be quiet."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, args=(POLL_SECONDS,))
         thread.start()
         yield server.server_port
         server.shutdown()
