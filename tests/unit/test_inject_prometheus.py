@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from agent.inject.prometheus import clear, merge_metrics, parse_targets, secure_port
+from agent.inject.prometheus import (
+    RESERVED_PORTS,
+    clear,
+    merge_metrics,
+    parse_targets,
+    secure_port,
+)
+from agent.status import scrape
 
 MERGED = {
     "prometheus.io/port": "15020",
@@ -169,3 +176,7 @@ def test_the_port_with_mutual_tls_is_told_unless_it_was() -> None:
     assert secure_port({}, proxy("0")) == {}
     assert secure_port({}, proxy("")) == {}
     assert secure_port({}, {}) == {}
+
+
+def test_the_ports_that_are_reserved_are_those_that_the_agent_does_not_scrape() -> None:
+    assert RESERVED_PORTS == scrape.RESERVED_PORTS
