@@ -1,5 +1,6 @@
 """A pod whose control plane does its worst, and what that leaves in the agent."""
 
+import contextlib
 import json
 import os
 import random
@@ -48,7 +49,10 @@ def held(pid: int, tasks: int, directory: Path) -> Held:
     found = re.search(r"^Anonymous:\s+(\d+) kB", rollup, re.MULTILINE)
     assert found
     children = (process / "task" / str(pid) / "children").read_text().split()
-    descriptors = [str(path.readlink()) for path in (process / "fd").iterdir()]
+    descriptors = []
+    for path in (process / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            descriptors.append(str(path.readlink()))
     return Held(
         int(found[1]) / 1000,
         sum(each.startswith("socket:") for each in descriptors),
@@ -151,7 +155,9 @@ class ChaoticPod:
 
 
 @contextmanager
-def chaotic_pod(directory: Path, *, delta: bool, cached: bool) -> Iterator[ChaoticPod]:
+def chaotic_pod(
+    directory: Path, *, delta: bool, cached: bool, policy: str = ""
+) -> Iterator[ChaoticPod]:
     """Yield a pod that is ready, and gets its configuration from a control plane."""
     with pod() as made:
         plane = Plane(made, directory)
@@ -160,6 +166,7 @@ def chaotic_pod(directory: Path, *, delta: bool, cached: bool) -> Iterator[Chaot
             AGENT_LOCAL_XDS="",
             AGENT_XDS_CACHE=str(cached).lower(),
             AGENT_XDS_CACHE_AFTER="500ms",
+            COMPLIANCE_POLICY=policy,
             ISTIOD_SAN=SERVER_NAME,
             ISTIO_DELTA_XDS=str(delta).lower(),
             PROXY_CONFIG=json.dumps({"discoveryAddress": ADDRESS, "proxyMetadata": metadata}),
