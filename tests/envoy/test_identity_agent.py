@@ -84,7 +84,7 @@ def mesh_listener() -> Json:
 
 @pytest.fixture(scope="module")
 def pod() -> Iterator[Pod]:
-    """An agent with its Envoy and, in the same namespace, a CA."""
+    """An agent with its Envoy and, in the same namespace, a CA; their TLS follows a policy."""
     with tempfile.TemporaryDirectory(prefix="pod-") as name:
         directory = Path(name)
         for volume in VOLUMES:
@@ -115,6 +115,7 @@ def pod() -> Iterator[Pod]:
                         "ISTIO_META_INTERCEPTION_MODE": "NONE",
                         "CA_ADDR": f"localhost:{CA_PORT}",
                         "CA_ROOT_CA": str(directory / "ca-root.pem"),
+                        "COMPLIANCE_POLICY": "fips-140-3",
                         "OUTPUT_CERTS": str(directory / "out"),
                         "ECC_SIGNATURE_ALGORITHM": "ECDSA",
                         "ENVOY_SECURE_MERGED_METRICS_PORT": "15092",
