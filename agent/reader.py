@@ -45,32 +45,25 @@ class Reader:
 
         An unset variable is the default; one set to nothing is parsed like any other text.
         """
-        text = self.values.get(name)
-        if text is None:
-            return default
-        try:
-            return parse(text)
-        except ValueError as error:
-            _note(self.warnings, name, f"{text!r}: {error}; using the default")
-            return default
+        return self._read(name, parse, default, self.warnings, "; using the default")
 
     def require(self, name: str, parse: Callable[[str], T], *, default: T) -> T:
         """Return the parsed value; one that does not parse is an error, the default a stand-in."""
+        return self._read(name, parse, default, self.errors, "")
+
+    def _read(
+        self, name: str, parse: Callable[[str], T], default: T, notes: list[str], then: str
+    ) -> T:
         text = self.values.get(name)
         if text is None:
             return default
         try:
             return parse(text)
         except ValueError as error:
-            _note(self.errors, name, f"{text!r}: {error}")
+            start = f"{name}="  # it is noted once, however many settings come from it
+            if not any(note.startswith(start) for note in notes):
+                notes.append(f"{start}{text!r}: {error}{then}")
             return default
-
-
-def _note(notes: list[str], name: str, problem: str) -> None:
-    """Note a variable's problem once, however many settings come from it."""
-    start = f"{name}="
-    if not any(note.startswith(start) for note in notes):
-        notes.append(start + problem)
 
 
 def parse_text(text: str) -> str:
