@@ -13,7 +13,6 @@ as they are taken.
 
 import argparse
 import asyncio
-import json
 import statistics
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from relay import MEGABYTE, ROOT, SERVER_NAME, Actor
+from relay import MEGABYTE, ROOT, SERVER_NAME, Actor, act_relay
 from shared import pod
 
 from agent.protobuf.wire import message
@@ -35,34 +34,6 @@ BURST = 2000
 PUSH_MEGABYTES = (20, 60)
 #: A burst is kept for good after a second.
 SETTLE_SECONDS = 2
-
-
-async def act_relay(directory: Path, port: int, *, cached: bool) -> None:
-    """Relay until killed."""
-    from agent.xds.run import serving  # noqa: PLC0415 - only in the relay
-    from agent.xds.settings import (  # noqa: PLC0415 - as above
-        CacheSettings,
-        CredentialSettings,
-        UpstreamSettings,
-        XdsSettings,
-    )
-
-    upstream = UpstreamSettings(
-        address=f"127.0.0.1:{port}",
-        tls=True,
-        server_name=SERVER_NAME,
-        credentials=CredentialSettings(root=str(directory / "root.pem")),
-        metadata=(("clusterid", ""),),
-        send_token=False,
-    )
-    settings = XdsSettings(
-        str(directory / "XDS"),
-        upstream,
-        cache=CacheSettings(str(directory / "kept") if cached else ""),
-    )
-    async with serving(settings, count=lambda *_args, **_labels: None):
-        print(json.dumps({"listening": True}), flush=True)
-        await asyncio.Event().wait()
 
 
 class Relay(Actor):
