@@ -1,15 +1,12 @@
 """A real Envoy in a namespace, with its certificates from an SDS socket."""
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
-from tests.envoy.xds_envoy import BINARY, H2, RunningEnvoy
+from tests.envoy.xds_envoy import H2, RunningEnvoy, envoy_of
 
 TYPE = "type.googleapis.com/envoy"
 TLS = f"{TYPE}.extensions.transport_sockets.tls.v3"
@@ -137,22 +134,6 @@ async def mesh_envoy(
     directory: Path, config: Json, wrapper: Sequence[str] = ()
 ) -> AsyncIterator[MeshEnvoy]:
     """Run Envoy on a static configuration; `wrapper` comes before its command."""
-    file = directory / "bootstrap.json"
-    file.write_text(json.dumps(config))
-    with (directory / "envoy.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *wrapper,
-            *(str(BINARY), "-c", str(file), "--concurrency", "1", "--use-dynamic-base-id"),
-            *("-l", "warning"),
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        connector = aiohttp.UnixConnector(str(directory / "admin"))
-        async with aiohttp.ClientSession(connector=connector) as session:
-            made = MeshEnvoy(session, process)
-            await made.live()
-            yield made
-    finally:
-        process.terminate()
-        await process.wait()
+    async with envoy_of(MeshEnvoy, directory, config, wrapper) as made:
+        await made.live()
+        yield made

@@ -1,18 +1,16 @@
 """Probes of an application that is an Envoy: HTTP/2 by somebody else, also while it drains."""
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from agent.status.probes import HttpProbe
 from agent.status.settings import ProbeSettings
 from tests.envoy.identity_envoy import HTTP, ROUTER, TLS
-from tests.envoy.xds_envoy import BINARY, RunningEnvoy
+from tests.envoy.xds_envoy import RunningEnvoy, envoy_of
 from tests.fakes.control_plane import Authority
 from tests.fakes.status import status_server
 
@@ -56,26 +54,11 @@ async def application(directory: Path, *protocols: str) -> AsyncIterator[tuple[i
     pair = Authority().issue("application")
     (directory / "certificate.pem").write_bytes(pair.certificate)
     (directory / "key.pem").write_bytes(pair.key)
-    file = directory / "application.json"
-    file.write_text(json.dumps(bootstrap(directory, list(protocols))))
-    with (directory / "envoy.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(BINARY, "-c", file, "--concurrency", "1", "--disable-hot-restart"),
-            *("--drain-strategy", "immediate", "-l", "warning"),
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        connector = aiohttp.UnixConnector(str(directory / "admin"))
-        async with aiohttp.ClientSession(connector=connector) as session:
-            envoy = RunningEnvoy(session, process)
-            await envoy.live()
-            listeners = json.loads(await envoy.admin("listeners?format=json"))
-            address = listeners["listener_statuses"][0]["local_address"]["socket_address"]
-            yield address["port_value"], envoy
-    finally:
-        process.terminate()
-        await process.wait()
+    async with envoy_of(RunningEnvoy, directory, bootstrap(directory, list(protocols))) as envoy:
+        await envoy.live()
+        listeners = json.loads(await envoy.admin("listeners?format=json"))
+        address = listeners["listener_statuses"][0]["local_address"]["socket_address"]
+        yield address["port_value"], envoy
 
 
 async def served(envoy: RunningEnvoy, version: int) -> int:

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import envoy
@@ -115,16 +116,20 @@ class RunningEnvoy:
         await self.until(is_live)
 
 
+AnyEnvoy = TypeVar("AnyEnvoy", bound=RunningEnvoy)
+
+
 @contextlib.asynccontextmanager
-async def running_envoy(
-    directory: Path, kind: Kind, xds_socket: str, *, wrapper: tuple[str, ...] = ()
-) -> AsyncIterator[RunningEnvoy]:
-    """Run Envoy against a control plane on a Unix socket; `wrapper` comes before its command."""
-    admin_socket = directory / "admin"
+async def envoy_of(
+    kind: type[AnyEnvoy], directory: Path, config: Mapping[str, object], wrapper: Sequence[str] = ()
+) -> AsyncIterator[AnyEnvoy]:
+    """Run Envoy on a configuration that has its admin interface at `admin` in the directory.
+
+    `wrapper` comes before its command.
+    """
     file = directory / "bootstrap.json"
-    file.write_text(json.dumps(bootstrap(kind, xds_socket, str(admin_socket))))
-    log = (directory / "envoy.log").open("wb")
-    with log:
+    file.write_text(json.dumps(config))
+    with (directory / "envoy.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *wrapper,
             *(BINARY, "-c", file, "--concurrency", "1", "--disable-hot-restart", "-l", "warning"),
@@ -133,10 +138,17 @@ async def running_envoy(
             stderr=log,
         )
     try:
-        async with aiohttp.ClientSession(
-            connector=aiohttp.UnixConnector(str(admin_socket))
-        ) as session:
-            yield RunningEnvoy(session, process)
+        connector = aiohttp.UnixConnector(str(directory / "admin"))
+        async with aiohttp.ClientSession(connector=connector) as session:
+            yield kind(session, process)
     finally:
         process.terminate()
         await process.wait()
+
+
+def running_envoy(
+    directory: Path, kind: Kind, xds_socket: str, *, wrapper: Sequence[str] = ()
+) -> AbstractAsyncContextManager[RunningEnvoy]:
+    """Return an Envoy to run against a control plane on a Unix socket; see `envoy_of`."""
+    config = bootstrap(kind, xds_socket, str(directory / "admin"))
+    return envoy_of(RunningEnvoy, directory, config, wrapper)
