@@ -275,14 +275,11 @@ async def test_a_node_or_a_list_of_versions_that_cannot_be_read_ends_nothing(
     broken = write_request(Kind.DELTA, CLUSTER) + message((1, b"\xff"), (5, b"\xff"))
     odd = message((2, b"\xff"), (4, CLUSTER), (5, "n"))
     async with (
-        control_plane() as plane,
-        bench(tmp_path, plane.address) as b,
+        streaming(tmp_path, Kind.DELTA) as (b, call, stream),
         aclosing(b.relay.watch()) as pieces,
     ):
         lines = Lines(pieces)
         await lines.next()
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
         await call.send(broken)
         assert await stream.receive() == broken
         await push(stream, call, odd)
@@ -294,14 +291,11 @@ async def test_a_node_or_a_list_of_versions_that_cannot_be_read_ends_nothing(
 
 async def test_a_slow_watcher_is_left_behind_and_slows_nobody(tmp_path: Path) -> None:
     async with (
-        control_plane() as plane,
-        bench(tmp_path, plane.address) as b,
+        streaming(tmp_path, Kind.DELTA) as (b, call, stream),
         aclosing(b.relay.watch()) as pieces,
     ):
         lines = Lines(pieces)
         await lines.next()
-        call = b.client.open(Kind.DELTA)
-        stream = await plane.accept()
         for number in range(KEPT_LINES + 10):
             await push(stream, call, response(Kind.DELTA, CLUSTER, nonce=str(number)))
             await answer(stream, call, CLUSTER, str(number))
