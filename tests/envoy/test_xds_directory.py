@@ -66,6 +66,11 @@ def routes(cluster_name: str) -> dict[str, Any]:
     }
 
 
+def whole(directory: Path, name: str, port: int) -> list[dict[str, Any]]:
+    """Return a cluster, its endpoint, a listener, and the route between them."""
+    return [cluster(name), endpoints(name, port), listener(directory / "listener"), routes(name)]
+
+
 class Scene(NamedTuple):
     """A directory, and the Envoy that is configured from it."""
 
@@ -99,8 +104,7 @@ async def scene(directory: Path, kind: Kind) -> AsyncIterator[Scene]:
     """Start with clusters, endpoints, a listener and routes to the cluster `old`."""
     files = directory / "resources"
     files.mkdir()
-    documents = [cluster("old"), endpoints("old", 1001), listener(directory / "listener")]
-    (files / "all.yaml").write_text(yaml.safe_dump_all([*documents, routes("old")]))
+    (files / "all.yaml").write_text(yaml.safe_dump_all(whole(directory, "old", 1001)))
     upstream = UpstreamSettings(
         address="", tls=False, server_name="", credentials=CredentialSettings(), metadata=()
     )
@@ -120,13 +124,7 @@ async def test_envoy_shows_what_the_files_say_and_follows_them(kind: Kind, tmp_p
         assert set(await s.envoy.listeners()) == {"listener"}
         assert await s.target() == "old"
 
-        s.write(
-            "all.yaml",
-            cluster("new"),
-            endpoints("new", 1002),
-            listener(tmp_path / "listener"),
-            routes("new"),
-        )
+        s.write("all.yaml", *whole(tmp_path, "new", 1002))
 
         async def has_followed() -> bool:
             return await s.clusters() == {"new": "127.0.0.1:1002"}
@@ -141,13 +139,7 @@ async def test_endpoints_move_without_touching_anything_else(kind: Kind, tmp_pat
     async with scene(tmp_path, kind) as s:
         await s.envoy.live()
         before = await s.envoy.admin("stats?filter=update_success")
-        s.write(
-            "all.yaml",
-            cluster("old"),
-            endpoints("old", 1003),
-            listener(tmp_path / "listener"),
-            routes("old"),
-        )
+        s.write("all.yaml", *whole(tmp_path, "old", 1003))
 
         async def has_moved() -> bool:
             return await s.clusters() == {"old": "127.0.0.1:1003"}
@@ -189,13 +181,7 @@ async def test_what_envoy_refuses_is_said_and_takes_nothing_away(
         assert set(await s.envoy.listeners()) == {"listener"}
         assert set(await s.clusters()) == {"old", "new"}
 
-        s.write(
-            "all.yaml",
-            cluster("new"),
-            endpoints("new", 1002),
-            listener(tmp_path / "listener"),
-            routes("new"),
-        )
+        s.write("all.yaml", *whole(tmp_path, "new", 1002))
 
         async def has_recovered() -> bool:
             return s.relay.problem() is None and set(await s.clusters()) == {"new"}
