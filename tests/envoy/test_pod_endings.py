@@ -1,5 +1,6 @@
 """How a whole pod ends: asked to, told twice, killed, or never started."""
 
+import contextlib
 import json
 import os
 import signal
@@ -170,6 +171,11 @@ def test_a_killed_envoy_gives_the_agent_its_exit_code_and_a_line() -> None:
 def refusal(of: RunningPod) -> str:
     """Start the agent where it cannot run; return all that it says."""
     of.start_agent()
+    return last_words(of)
+
+
+def last_words(of: RunningPod) -> str:
+    """Return all that an agent says which cannot run."""
     assert of.ended() == "exit 255", of.log_text()
     assert envoys(of) == []
     assert list((of.root / "etc/istio/proxy").iterdir()) == []
@@ -184,15 +190,20 @@ def test_a_missing_envoy_is_told_in_one_line() -> None:
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("port", [15000, 15001, 15006, 15020, 15021])
-def test_a_port_that_is_taken_is_told_in_one_line(port: int) -> None:
-    with pod() as made:
-        owner = made.inside.spawn([*SERVER[:-1], str(port)], stdout=subprocess.PIPE)
-        assert Output(owner).wait_for(LISTENING, 10)
-        said = refusal(made)
+def test_a_port_that_is_taken_is_told_in_one_line() -> None:
+    """After a while, as its owner may be about to go; so each in a pod of its own at once."""
+    with contextlib.ExitStack() as stack:
+        pods = {port: stack.enter_context(pod()) for port in (15000, 15001, 15006, 15020, 15021)}
+        for port, made in pods.items():
+            owner = made.inside.spawn([*SERVER[:-1], str(port)], stdout=subprocess.PIPE)
+            assert Output(owner).wait_for(LISTENING, 10)
+        for made in pods.values():
+            made.start_agent()
+        said = {port: last_words(made) for port, made in pods.items()}
 
-    assert said.startswith(f"Error: port {port} ")
-    assert said.count("\n") == 1
+    for port, words in said.items():
+        assert words.startswith(f"Error: port {port} ")
+        assert words.count("\n") == 1
 
 
 def test_a_directory_that_cannot_be_written_is_told_in_one_line() -> None:

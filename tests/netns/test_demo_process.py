@@ -11,6 +11,7 @@ import pytest
 from agent.demo.addresses import CABLE
 from agent.demo.commands import ISTIO_INIT, ISTIO_PROXY
 from agent.demo.process import Namespace, first_gone, kill, namespace, network
+from tests.waiting import block_until
 
 pytestmark = pytest.mark.root
 
@@ -90,6 +91,7 @@ def test_what_runs_inside_is_listed() -> None:
 def test_leaving_kills_whatever_runs_inside() -> None:
     with namespace() as made:
         sleeper = made.spawn(["sleep", "60"])
+        block_until(lambda: sleeper.pid in made.processes())
 
     assert sleeper.wait() == -signal.SIGKILL
     assert made.processes() == []

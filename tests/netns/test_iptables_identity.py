@@ -15,6 +15,7 @@ from tests.property.strategies_iptables import COMMAND_LINES, ENVIRONMENTS, FORE
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 TOOLS = ("iptables-legacy", "iptables-nft", "ip6tables-legacy", "ip6tables-nft")
+TABLES = ("filter", "mangle", "nat", "raw")
 #: Applied twice: the second time nothing may be left to do.
 RUN = """
 import os, sys
@@ -55,9 +56,7 @@ def install(inside: Namespace, tool: str, rules: Sequence[str]) -> None:
 
 def flush(inside: Namespace) -> None:
     for tool in TOOLS:
-        for table in ("filter", "mangle", "nat", "raw"):
-            inside.run(tool, "-t", table, "-F")
-            inside.run(tool, "-t", table, "-X")
+        inside.run(f"{tool}-restore", text="".join(f"*{table}\nCOMMIT\n" for table in TABLES))
 
 
 @pytest.mark.parametrize("family", ["iptables", "ip6tables"])
