@@ -4,9 +4,10 @@ Theory of operation. The agent opens a stream only when Envoy does, and Envoy wa
 back: a random time below 500 ms after a stream that was answered, a bound that doubles up to 30
 seconds with each that was not. To that the agent adds what Envoy does not know. When a control
 plane restarts, all streams end together, and half a second is too narrow for all of them; those of
-them that fail while it is away fail together, too, so the more of them, the wider. And a control
-plane that says RESOURCE_EXHAUSTED asks for time: it gets the base at least, and the more the more
-often it says so in a row.
+them that fail while it is away fail together, too, so the more of them, the wider. One that dies of
+what it is asked for answers, and ends all streams again: a stream is a good one, after which none
+has failed, only once it has lasted. And a control plane that says RESOURCE_EXHAUSTED asks for time:
+it gets the base at least, and the more the more often it says so in a row.
 
 Source: xds-identity-dns.md section 2.11; cases.md X5.
 """
@@ -20,6 +21,8 @@ from agent.xds.endings import RESOURCE_EXHAUSTED
 #: with what it has meanwhile.
 SPREAD_SECONDS: Final = 1.0
 WIDEST_SECONDS: Final = 10.0
+#: A stream that was answered, and has lasted for so long, is a good one.
+STEADY_SECONDS: Final = 10.0
 #: For who is asked for time.
 BASE_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 30.0
@@ -34,11 +37,18 @@ class Pace:
         """Begin without any; `rng` gives chance, in [0, 1)."""
         self._rng = rng
         self._begins_at = 0.0
-        self._ended = 0  #: streams since the last response
+        self._began_at = 0.0
+        self._is_answered = False
+        self._ended = 0  #: streams, the last good one and those after it
+
+    def began(self, now: float) -> None:
+        """Take note that a stream begins."""
+        self._began_at = now
+        self._is_answered = False
 
     def answered(self) -> None:
         """Take note of a response on the current stream."""
-        self._ended = 0
+        self._is_answered = True
 
     def ended(self, code: int, now: float) -> None:
         """Take note of how the control plane has ended a stream.
@@ -47,7 +57,8 @@ class Pace:
             code: gRPC's.
             now: seconds, on any clock.
         """
-        self._ended += 1
+        is_good = self._is_answered and now - self._began_at >= STEADY_SECONDS
+        self._ended = 1 if is_good else self._ended + 1
         if code == RESOURCE_EXHAUSTED:
             doubled = BASE_SECONDS * 2.0 ** min(self._ended, LAST_DOUBLING)
             longest = min(doubled, LONGEST_SECONDS)

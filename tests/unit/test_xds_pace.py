@@ -7,6 +7,7 @@ from agent.xds.pace import (
     BASE_SECONDS,
     LONGEST_SECONDS,
     SPREAD_SECONDS,
+    STEADY_SECONDS,
     WIDEST_SECONDS,
     Pace,
 )
@@ -14,7 +15,11 @@ from agent.xds.pace import (
 LATE = 1 - 2**-48
 
 
-def delay(pace: Pace, code: int, *, answered: bool = False) -> float:
+def delay(
+    pace: Pace, code: int, *, answered: bool = False, seconds: float = STEADY_SECONDS
+) -> float:
+    """Return the delay after a stream that has lasted for so long."""
+    pace.began(100.0 - seconds)
     if answered:
         pace.answered()
     pace.ended(code, 100.0)
@@ -38,6 +43,15 @@ def test_the_more_of_them_fail_the_wider_they_are_spread() -> None:
     assert delays[:3] == [SPREAD_SECONDS / 2, SPREAD_SECONDS, SPREAD_SECONDS * 3 / 2]
     assert delays[-1] == WIDEST_SECONDS / 2
     assert delay(pace, UNAVAILABLE, answered=True) == delays[0]
+
+
+def test_an_answer_on_a_stream_that_ends_at_once_again_is_no_success() -> None:
+    """A control plane that dies of what it is asked for must not be asked all the more often."""
+    pace = Pace(lambda: 0.5)
+    delays = [delay(pace, UNAVAILABLE, answered=True, seconds=1.0) for _ in range(20)]
+
+    assert delays[:2] == [SPREAD_SECONDS / 2, SPREAD_SECONDS]
+    assert delays[-1] == WIDEST_SECONDS / 2
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.5, LATE])

@@ -335,7 +335,9 @@ class UpstreamBackend:
 
         It is not begun before its time: see pace.py.
         """
-        await asyncio.sleep(self._pace.delay(asyncio.get_running_loop().time()))
+        clock = asyncio.get_running_loop().time
+        await asyncio.sleep(self._pace.delay(clock()))
+        self._pace.began(clock())
         try:
             upstream = await self._control_plane.open(kind)
         except (OSError, ValueError) as error:
