@@ -334,12 +334,19 @@ async def test_large_pushes_are_kept_as_they_pass(tmp_path: Path) -> None:
     assert read_response(served).resource_count == 51
 
 
-async def test_what_cannot_be_kept_is_relayed_all_the_same(
+async def test_what_cannot_be_kept_is_relayed_all_the_same_and_that_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "kept").write_text("no directory")
+    raw = push(Kind.DELTA, CLUSTER, "one", size=1_000_000)
 
-    await live(tmp_path, Kind.DELTA, push(Kind.DELTA, CLUSTER, "one", size=1_000_000))
+    async with control_plane() as plane, caching(tmp_path, plane.address) as b:
+        call = await asked(b, Kind.DELTA, CLUSTER)
+        stream = await plane.accept()
+        await stream.receive()
+        await stream.send(raw)
+        assert await call.receive() == raw
+        await until(lambda: "not keeping what Envoy accepts: " in str(b.relay.problem()))
 
     lines = [record for record in caplog.records if "not keeping" in record.message]
     assert len(lines) == 1

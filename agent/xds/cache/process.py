@@ -42,7 +42,8 @@ class Recorder:
         self._directory = directory
         self._node = ""
         self._store: Store | None = None
-        self._problem: str | None = None
+        #: Why nothing more is kept, none if it is.
+        self.problem: str | None = None
         self._executor = ThreadPoolExecutor(1, "xds-cache")
         self._changes: list[Change] = []
         self._gathered_bytes = 0
@@ -57,7 +58,7 @@ class Recorder:
 
     def record(self, changes: Sequence[Change]) -> asyncio.Future[None] | None:
         """Take changes; return what is done when a large one was written, none if none is."""
-        if not changes or self._problem:
+        if not changes or self.problem:
             return None
         self._changes += changes
         self._gathered_bytes += _size(changes)
@@ -76,7 +77,7 @@ class Recorder:
 
     async def load(self) -> Kept | None:
         """Return what is kept for this node, none if there is nothing."""
-        if self._problem or not self._node:
+        if self.problem or not self._node:
             return None
         self._hand_over(None)
         try:
@@ -123,9 +124,9 @@ class Recorder:
         return writing
 
     def _give_up(self, problem: str) -> None:
-        if self._problem is None:
+        if self.problem is None:
             log.warning("not keeping what Envoy accepts any more reason=%r", problem)
-        self._problem = problem
+        self.problem = problem
         self._changes.clear()
 
     def _run(self, work: Callable[[], T]) -> asyncio.Future[T]:
@@ -139,7 +140,7 @@ class Recorder:
         return self._store
 
     def _apply(self, changes: Sequence[Change], now: float | None) -> None:
-        if self._problem is None and (changes or self._store):
+        if self.problem is None and (changes or self._store):
             self._opened().apply(changes, now)
 
     def _load(self) -> Kept | None:

@@ -69,11 +69,14 @@ class CachingBackend:
             await self._recorder.close()
 
     def problem(self) -> str | None:
-        """Return what is wrong now, for people: that Envoy has something old."""
-        if self._served_at is None:
-            return None
-        age = max(time.time() - self._served_at, 0)
-        return f"serving cached configuration that last changed {age:.0f}s ago"
+        """Return what is wrong now, for people: that Envoy has, or would have, something old."""
+        problems = []
+        if self._served_at is not None:
+            age = max(time.time() - self._served_at, 0)
+            problems.append(f"serving cached configuration that last changed {age:.0f}s ago")
+        if self._recorder and self._recorder.problem:
+            problems.append(f"not keeping what Envoy accepts: {self._recorder.problem}")
+        return "; ".join(problems) or None
 
     def deadline(self) -> float:
         """Return when, in the loop's time, a stream begun now has failed for long enough."""
