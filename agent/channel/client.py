@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 CONNECT_MILLISECONDS: Final = 5000
 
-#: What gRPC says of a connection, without knowing why.
-NO_REASON: Final = (NOT_CONNECTED, "Socket closed")
+#: What gRPC says of a connection that has ended, without knowing why.
+ENDED: Final = "Socket closed"
 
 Options = Sequence[tuple[str, object]]
 COMMON: Final[Options] = (
@@ -49,8 +49,10 @@ class Channel:
         front = self._front
         if front is None or code is not grpc.StatusCode.UNAVAILABLE:
             return details
-        if front.failure and any(text in details for text in NO_REASON):
+        if front.failure and NOT_CONNECTED in details:
             return front.failure
+        if front.failure:  # beside it gRPC may say what came before, such as a GOAWAY
+            return details.replace(ENDED, front.failure)
         return details.replace(front.target, front.address)
 
 
@@ -86,8 +88,8 @@ def check_policy(name: str) -> None:
         Context(POLICIES[name], b"")
     except (ImportError, AttributeError, ValueError) as error:
         raise AgentError(
-            f"COMPLIANCE_POLICY={name}: {error}; install a cryptography package with OpenSSL 3.5 "
-            "or newer inside, or unset the policy"
+            f"COMPLIANCE_POLICY={name}: {error}; install cryptography 47 or newer as published, or "
+            "unset the policy"
         ) from error
 
 
@@ -101,4 +103,9 @@ def _restricted(
 
     front = TlsFront(peer, Context(POLICIES[peer.policy], *certificates))
     options += [("grpc.http2_scheme", "https"), NO_PROXY]
-    return Channel(grpc.aio.insecure_channel(front.target, options), front)
+    try:
+        channel = grpc.aio.insecure_channel(front.target, options)
+    except BaseException:
+        front.stop()
+        raise
+    return Channel(channel, front)

@@ -22,6 +22,16 @@ from agent.http.connection.client import connect_soonest
 #: Less than gRPC allows a connection as a whole: it is for us to say what was wrong.
 CONNECT_SECONDS: Final = 4.8
 READ_BYTES: Final = 64 * 1024
+#: Twice the longest chain that OpenSSL takes. There are messages of which it takes any number, and
+#: while some come at once, nothing else has its turn.
+HANDSHAKE_BYTES: Final = 256 * 1024
+#: No server that reads has so much to come: gRPC is asked for nothing beyond 64 kB.
+UNREAD_BYTES: Final = 1024 * 1024
+#: Anybody in the pod can connect, if to no avail: there must be room left for gRPC.
+BACKLOG: Final = 4096
+ACCEPTED_AT_ONCE: Final = 256
+#: Until it is tried again to accept a connection, where there is no file descriptor for it.
+PAUSE_SECONDS: Final = 0.5
 CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid
 
 
@@ -37,45 +47,70 @@ class TlsFront:
         self._context = context
         self._connect_seconds = connect_seconds
         self.failure = ""  #: why the last connection has failed, "" if it has not
+        self._loop = asyncio.get_running_loop()
+        self._carried: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.settimeout(0)
         self._listener.bind("")
-        self._listener.listen()
+        self._listener.listen(BACKLOG)
         name: bytes = self._listener.getsockname()
         self.target = f"unix-abstract:{name[1:].decode()}"  #: what gRPC connects to
-        self._task = asyncio.get_running_loop().create_task(self._serve())
+        self._listen()
+
+    def stop(self) -> None:
+        """Listen no more; for the name is anybody's then, gRPC must have ended before."""
+        if self._pause:
+            self._pause.cancel()
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
 
     async def close(self) -> None:
         """End every connection."""
-        await _end(self._task)
+        self.stop()
+        tasks = list(self._carried)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
-        carried: set[asyncio.Task[None]] = set()
+    def _listen(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        """Take whoever has connected; strangers are gone before anything else has its turn."""
         try:
-            while True:
-                local, _ = await loop.sock_accept(self._listener)
-                task = loop.create_task(self._carry(local))
-                carried.add(task)
-                task.add_done_callback(carried.discard)
-        finally:
-            self._listener.close()
-            await _end(*carried)
+            for _ in range(ACCEPTED_AT_ONCE):
+                local, _ = self._listener.accept()
+                if _is_own(local):
+                    self._begin(local)
+                else:
+                    local.close()
+        except BlockingIOError:
+            return  # that was all
+        except OSError as error:  # not the end: somebody else could have the name
+            self._fail(str(error), is_open=False)
+            self._loop.remove_reader(self._listener)
+            self._pause = self._loop.call_later(PAUSE_SECONDS, self._listen)
+
+    def _begin(self, local: socket.socket) -> None:
+        local.settimeout(0)
+        task = self._loop.create_task(self._carry(local))
+        self._carried.add(task)
+        task.add_done_callback(self._carried.discard)
+        task.add_done_callback(lambda _: local.close())  # even if it has not begun
 
     async def _carry(self, local: socket.socket) -> None:
         """Carry one connection of gRPC's to its end."""
-        with local:
-            if not _is_own(local):
-                return
-            try:
-                async with asyncio.timeout(self._connect_seconds):
-                    remote, session = await self._connect()
-            except TimeoutError:
-                self._fail(f"no connection within {self._connect_seconds:g}s", is_open=False)
-                return
-            except OSError as error:
-                self._fail(str(error), is_open=False)
-                return
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                remote, session = await self._connect()
+        except TimeoutError:
+            self._fail(f"no connection within {self._connect_seconds:g}s", is_open=False)
+        except (OSError, ValueError) as error:  # ValueError: of a name that no resolver takes
+            self._fail(str(error), is_open=False)
+        else:
             self.failure = ""
             await self._exchange(local, remote, session)
 
@@ -111,12 +146,11 @@ class TlsFront:
         self, local: socket.socket, remote: socket.socket, session: Session
     ) -> None:
         """Carry what both sides send until gRPC's has ended."""
-        loop = asyncio.get_running_loop()
         secured = _SecuredEnd(session, self._fail)
-        outside, _ = await loop.create_connection(lambda: secured, sock=remote)
+        outside, _ = await self._loop.create_connection(lambda: secured, sock=remote)
         try:
             plain = _PlainEnd(session, outside)
-            inside, _ = await loop.connect_accepted_socket(lambda: plain, local)
+            inside, _ = await self._loop.connect_accepted_socket(lambda: plain, local)
             try:
                 secured.begin(inside)
                 await plain.ended
@@ -182,8 +216,9 @@ class _SecuredEnd(_End):
         self._pass()
 
     def data_received(self, data: bytes) -> None:
-        self._session.receive(data)
-        self._pass()
+        if not self._is_over:  # or it would be kept: nothing takes it from the session
+            self._session.receive(data)
+            self._pass()
 
     def eof_received(self) -> bool:
         self._is_over = True
@@ -191,7 +226,7 @@ class _SecuredEnd(_End):
         return True  # gRPC reads what is left, and ends it
 
     def connection_lost(self, error: Exception | None) -> None:
-        if isinstance(error, ConnectionResetError):
+        if error and not isinstance(error, BrokenPipeError):  # that one follows upon an end
             self._fail(str(error))
         self.eof_received()
 
@@ -206,20 +241,32 @@ class _SecuredEnd(_End):
         if data:
             self.other.write(data)
         if data is None or self._is_over:
+            self._is_over = True
             self.other.write_eof()
         if answer := self._session.take():  # of TLS itself
-            self._own.write(answer)
+            self._answer(answer)
+
+    def _answer(self, data: bytes) -> None:
+        """Send what no other end waits to send, hence is not told to wait with."""
+        self._own.write(data)
+        if self._own.get_write_buffer_size() > UNREAD_BYTES:
+            self._fail("the server asks without end, and reads no answer")
+            self._own.abort()
 
 
 async def _shake_hands(sock: socket.socket, session: Session) -> None:
     """Return when a connection is secured; OSError says why it cannot be."""
     loop = asyncio.get_running_loop()
+    size = 0
     try:
         while not session.handshake():
             await loop.sock_sendall(sock, session.take())
             if not (data := await loop.sock_recv(sock, READ_BYTES)):
                 raise OSError("connection closed during the TLS handshake")
             session.receive(data)
+            size += len(data)
+            if size > HANDSHAKE_BYTES:
+                raise OSError(f"no TLS handshake within {HANDSHAKE_BYTES // 1024} kB")
     except TlsError:
         with contextlib.suppress(OSError):  # if it still listens
             await loop.sock_sendall(sock, session.take())
@@ -244,9 +291,3 @@ def _is_own(local: socket.socket) -> bool:
     """Return whether this very process has connected."""
     raw = local.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     return bool(CREDENTIALS.unpack(raw)[0] == os.getpid())
-
-
-async def _end(*tasks: "asyncio.Task[None]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

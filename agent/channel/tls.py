@@ -7,7 +7,9 @@ is used through the bindings by which pyOpenSSL uses it, as that is 6 MB and 30 
 Source: xds-identity-dns.md section 2.2.
 """
 
+import contextlib
 import ipaddress
+import re
 from typing import Any, Final, TypeAlias
 
 from agent.channel.policies import Policy
@@ -15,6 +17,7 @@ from agent.credentials.x509 import certificate_pem, certificates
 
 ALPN: Final = b"\x02h2"
 RECORD_BYTES: Final = 16 * 1024
+HOST: Final = rb"[^.\0][^\0]{,252}"
 #: An X509_V_ERR: the certificate is another server's.
 NAME_ERRORS: Final = (62, 64)
 
@@ -85,7 +88,8 @@ class Context:
         store = lib.SSL_CTX_get_cert_store(self.pointer)
         lib.X509_STORE_set_flags(store, lib.X509_V_FLAG_PARTIAL_CHAIN)
         for der in certificates(roots):
-            lib.X509_STORE_add_cert(store, self._certificate(der))
+            with contextlib.suppress(ValueError):  # a broken one spoils no other (R-13)
+                lib.X509_STORE_add_cert(store, self._certificate(der))
 
     def _identify(self, ders: list[bytes], key: bytes) -> None:
         lib, ffi = self._lib, self._ffi
@@ -144,17 +148,27 @@ class Session:
         self._expect(server_name)
 
     def _expect(self, name: str) -> None:
+        """Have the certificate's names checked; one of them must be this one.
+
+        OpenSSL would take any certificate for no name at all, and one of any host below a name that
+        begins with a dot.
+        """
         lib = self._lib
         wanted = lib.SSL_get0_param(self._ssl)
         try:
-            address = ipaddress.ip_address(name).packed
+            address = ipaddress.ip_address(name.strip("[]")).packed
         except ValueError:
-            lib.SSL_set_tlsext_host_name(self._ssl, name.encode())
-            lib.X509_VERIFY_PARAM_set_hostflags(
-                wanted,
-                lib.X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | lib.X509_CHECK_FLAG_NEVER_CHECK_SUBJECT,
+            host = name.removesuffix(
+                "."
+            ).encode()  # the root of DNS is no part, as with Go and gRPC
+            lib.SSL_set_tlsext_host_name(self._ssl, host)
+            flags = (
+                lib.X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | lib.X509_CHECK_FLAG_NEVER_CHECK_SUBJECT
             )
-            is_set = lib.X509_VERIFY_PARAM_set1_host(wanted, name.encode(), len(name.encode()))
+            lib.X509_VERIFY_PARAM_set_hostflags(wanted, flags)
+            is_set = bool(re.fullmatch(HOST, host)) and (
+                lib.X509_VERIFY_PARAM_set1_host(wanted, host, len(host))
+            )
         else:
             is_set = lib.X509_VERIFY_PARAM_set1_ip(wanted, address, len(address))
         if is_set != 1:  # whom to believe would be anybody
@@ -170,7 +184,16 @@ class Session:
         result = self._lib.SSL_do_handshake(self._ssl)
         if result != 1:
             self._check(result)
-        return bool(result == 1)
+            return False
+        self._require_http2()
+        return True
+
+    def _require_http2(self) -> None:
+        """Raise TlsError if the server has not agreed to HTTP/2; gRPC says so, too."""
+        pointer, size = self._ffi.new("unsigned char **"), self._ffi.new("unsigned int *")
+        self._lib.SSL_get0_alpn_selected(self._ssl, pointer, size)
+        if size[0] == 0:  # of what was not offered OpenSSL itself takes nothing
+            raise TlsError("the server does not agree to HTTP/2 by ALPN")
 
     def receive(self, data: bytes) -> None:
         """Take what has come."""

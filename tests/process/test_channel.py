@@ -12,14 +12,21 @@ from typing import Any, Final
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from agent.channel.client import Channel, check_policy, open_channel
 from agent.channel.policies import POLICIES
 from agent.channel.server import TlsFront
 from agent.channel.settings import Certificates, Peer
 from agent.channel.tls import Context
-from tests.fakes.control_plane import SERVER_NAME, Authority, Pair, write_pair
+from tests.fakes.control_plane import SERVER_NAME, Authority, Pair
 from tests.fakes.grpc_server import running
+from tests.fakes.tls_records import server_context
 from tests.fakes.tunnels import tunnels
 from tests.waiting import until
 
@@ -30,6 +37,10 @@ PAIR: Final = AUTHORITY.issue(SERVER_NAME)
 POLICY: Final = "fips-140-3"
 METHOD: Final = "/test/Echo"
 UNAVAILABLE: Final = grpc.StatusCode.UNAVAILABLE
+
+ENCRYPTED: Final = load_pem_private_key(PAIR.key, None).private_bytes(
+    Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+)
 
 every_policy: Final = pytest.mark.parametrize("policy", POLICIES)
 
@@ -145,8 +156,20 @@ async def test_the_servers_name_must_be_in_its_certificate(name: str) -> None:
     assert details.endswith(f"{address}: Peer name {name} is not in peer certificate")
 
 
-async def test_an_address_may_be_in_the_certificate() -> None:
-    async with echo() as (address, _), channel_to(address, name="127.0.0.1") as channel:
+@pytest.mark.parametrize("name", ["", ".", ".istio-system.svc", f"{SERVER_NAME}\0", "a" * 254])
+async def test_nobody_is_believed_without_a_name(name: str) -> None:
+    """OpenSSL would take any certificate for none, and one of any host below a domain."""
+    async with echo() as (address, _), channel_to(address, name=name) as channel:
+        _, details = await refusal(channel)
+
+    assert details.endswith(f"{name!r} is no name of a server")
+
+
+@pytest.mark.parametrize(
+    "name", [f"{SERVER_NAME}.", SERVER_NAME.upper(), "127.0.0.1", "[127.0.0.1]"]
+)
+async def test_a_name_may_be_written_in_several_ways(name: str) -> None:
+    async with echo() as (address, _), channel_to(address, name=name) as channel:
         assert await ask(channel) == b"hello"
 
 
@@ -156,6 +179,15 @@ async def test_a_certificate_that_has_expired_is_refused() -> None:
         _, details = await refusal(channel)
 
     assert details.endswith("CERTIFICATE_VERIFY_FAILED: certificate has expired")
+
+
+async def test_a_root_that_is_broken_spoils_no_other() -> None:
+    broken = b"-----BEGIN CERTIFICATE-----\nMAAA\n-----END CERTIFICATE-----\n"
+    async with (
+        echo() as (address, _),
+        channel_to(address, certificates=Certificates(broken + AUTHORITY.root)) as channel,
+    ):
+        assert await ask(channel) == b"hello"
 
 
 async def test_a_server_that_is_trusted_by_itself_needs_no_root() -> None:
@@ -199,9 +231,7 @@ def refuse(listener: socket.socket, context: ssl.SSLContext) -> None:
     ],
 )
 async def test_a_server_says_what_it_misses(policy: str, expected: str, tmp_path: Path) -> None:
-    write_pair(tmp_path, PAIR)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert-chain.pem", tmp_path / "key.pem")
+    context = server_context(tmp_path, PAIR)
     context.verify_mode = ssl.CERT_REQUIRED
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -227,6 +257,7 @@ async def test_a_connection_that_ends_is_that_of_the_server() -> None:
     [
         (PAIR._replace(key=OTHER.issue("web").key), "key values mismatch"),
         (PAIR._replace(key=b"no key"), "the client's key cannot be read"),
+        (PAIR._replace(key=ENCRYPTED), "the client's key cannot be read: bad decrypt"),
     ],
 )
 async def test_a_broken_pair_opens_no_channel(pair: Pair, expected: str) -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from agent.channel.policies import POLICIES
 from agent.channel.tls import Context, Session, TlsError
-from tests.fakes.control_plane import SERVER_NAME, Authority, write_pair
+from tests.fakes.control_plane import SERVER_NAME, Authority
+from tests.fakes.tls_records import server_context as h2_context
 
 AUTHORITY: Final = Authority()
 POLICY: Final = st.sampled_from(["fips-140-2", "fips-140-3"])
@@ -27,11 +28,8 @@ def client_context(policy: str) -> Context:
 
 @cache
 def server_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as directory:
-        write_pair(Path(directory), AUTHORITY.issue(SERVER_NAME))
-        context.load_cert_chain(f"{directory}/cert-chain.pem", f"{directory}/key.pem")
-    return context
+        return h2_context(Path(directory), AUTHORITY.issue(SERVER_NAME))
 
 
 class Server:
