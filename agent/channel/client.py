@@ -4,7 +4,7 @@ Source: xds-identity-dns.md sections 2.2, 2.3 and 6.2, deviation D-1.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
@@ -19,7 +19,9 @@ CONNECT_MILLISECONDS: Final = 5000
 #: What gRPC says of a connection that has ended, without knowing why.
 ENDED: Final = "Socket closed"
 
-Options = Sequence[tuple[str, object]]
+KEEPALIVE_TIMEOUT: Final = "grpc.keepalive_timeout_ms"
+
+Options = Sequence[tuple[str, Any]]
 COMMON: Final[Options] = (
     # Without its own pool a channel shares the connection of an equal one.
     ("grpc.use_local_subchannel_pool", 1),
@@ -67,10 +69,11 @@ def open_channel(peer: Peer, certificates: Certificates | None, options: Options
     Raises:
         ValueError: a certificate or the key cannot be used.
     """
+    own: list[tuple[str, Any]] = [*COMMON, *options]
     if certificates is None:
-        own = [*COMMON, proxy_option(peer.proxy), *options]
+        own.append(proxy_option(peer.proxy))
         return Channel(grpc.aio.insecure_channel(peer.address, own))
-    own = [*COMMON, ("grpc.default_authority", peer.server_name), *options]
+    own.append(("grpc.default_authority", peer.server_name))
     if peer.policy:
         return _restricted(peer, certificates, own)
     own += [("grpc.ssl_target_name_override", peer.server_name), proxy_option(peer.proxy)]
@@ -93,15 +96,18 @@ def check_policy(name: str) -> None:
         ) from error
 
 
-def _restricted(
-    peer: Peer, certificates: Certificates, options: list[tuple[str, object]]
-) -> Channel:
+def _restricted(peer: Peer, certificates: Certificates, options: list[tuple[str, Any]]) -> Channel:
     """Return a channel over TLS that gRPC cannot be told of."""
     from agent.channel.policies import POLICIES  # noqa: PLC0415 - for few pods
     from agent.channel.server import TlsFront  # noqa: PLC0415 - as above
     from agent.channel.tls import Context  # noqa: PLC0415 - as above
 
-    front = TlsFront(peer, Context(POLICIES[peer.policy], *certificates))
+    front = TlsFront(
+        peer,
+        Context(POLICIES[peer.policy], *certificates),
+        # So does gRPC use it where it has the connection itself.
+        unacknowledged_milliseconds=dict(options).get(KEEPALIVE_TIMEOUT, 0),
+    )
     options += [("grpc.http2_scheme", "https"), NO_PROXY]
     try:
         channel = grpc.aio.insecure_channel(front.target, options)

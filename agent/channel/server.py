@@ -39,13 +39,27 @@ class TlsFront:
     """The connections of one channel."""
 
     def __init__(
-        self, peer: Peer, context: Context, *, connect_seconds: float = CONNECT_SECONDS
+        self,
+        peer: Peer,
+        context: Context,
+        *,
+        connect_seconds: float = CONNECT_SECONDS,
+        unacknowledged_milliseconds: int = 0,
     ) -> None:
-        """Listen; nothing is dialled before gRPC connects."""
+        """Listen; nothing is dialled before gRPC connects.
+
+        Args:
+            peer: the server.
+            context: of TLS.
+            connect_seconds: until there is a connection.
+            unacknowledged_milliseconds: that what was sent may be in a connection which is kept;
+                zero: as long as the kernel likes.
+        """
         self._peer = peer
         self.address = peer.address
         self._context = context
         self._connect_seconds = connect_seconds
+        self._unacknowledged_milliseconds = unacknowledged_milliseconds
         self.failure = ""  #: why the last connection has failed, "" if it has not
         self._loop = asyncio.get_running_loop()
         self._carried: set[asyncio.Task[None]] = set()
@@ -124,6 +138,8 @@ class TlsFront:
         try:
             session = Session(self._context, self._peer.server_name)
             await _shake_hands(sock, session)
+            limit = self._unacknowledged_milliseconds
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit)
         except BaseException:
             sock.close()
             raise

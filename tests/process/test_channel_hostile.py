@@ -7,6 +7,7 @@ import resource
 import socket
 import ssl
 import struct
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ from typing import Final
 import grpc
 import pytest
 
-from agent.channel.client import Channel, open_channel
+from agent.channel.client import Channel, Options, open_channel
 from agent.channel.policies import POLICIES
 from agent.channel.server import TlsFront
 from agent.channel.settings import Certificates, Peer
@@ -36,9 +37,12 @@ Serve = Callable[[socket.socket], None]
 
 
 @contextlib.asynccontextmanager
-async def channel_to(serve: Serve) -> AsyncIterator[Channel]:
+async def channel_to(
+    serve: Serve, options: Options = (), *, buffer_bytes: int = 65536
+) -> AsyncIterator[Channel]:
     """Open a channel to a server that serves one connection, in a thread."""
     listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
     address = f"127.0.0.1:{listener.getsockname()[1]}"
 
     def run() -> None:
@@ -48,7 +52,7 @@ async def channel_to(serve: Serve) -> AsyncIterator[Channel]:
             serve(connection)
 
     serving = asyncio.create_task(asyncio.to_thread(run))
-    channel = open_channel(Peer(address, SERVER_NAME, policy=POLICY), ROOTS)
+    channel = open_channel(Peer(address, SERVER_NAME, policy=POLICY), ROOTS, options)
     try:
         yield channel
     finally:
@@ -56,9 +60,9 @@ async def channel_to(serve: Serve) -> AsyncIterator[Channel]:
         await serving
 
 
-async def refusal(channel: Channel) -> str:
+async def refusal(channel: Channel, message: bytes = b"hello") -> str:
     with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await channel.grpc.unary_unary("/test/Echo", None, None)(b"hello", timeout=20)
+        await channel.grpc.unary_unary("/test/Echo", None, None)(message, timeout=20)
     code = raised.value.code()
     assert code is grpc.StatusCode.UNAVAILABLE
     return channel.explain(code, raised.value.details() or "")
@@ -105,6 +109,24 @@ async def test_what_a_server_said_before_a_reset_is_kept(tmp_path: Path) -> None
         details = await refusal(channel)
 
     assert "Connection reset by peer (GOAWAY received; Error code: 0;" in details
+
+
+async def test_a_server_that_takes_nothing_is_given_up(tmp_path: Path) -> None:
+    """Long before the kernel would do so: as where gRPC itself has the connection."""
+    context = server_context(tmp_path, PAIR)
+    ended = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as tls:
+            tls.sendall(SETTINGS)
+            assert ended.wait(20)
+
+    options = [("grpc.keepalive_time_ms", 3_600_000), ("grpc.keepalive_timeout_ms", 200)]
+    async with channel_to(serve, options, buffer_bytes=4096) as channel:
+        try:
+            assert "Connection timed out" in await refusal(channel, bytes(60_000))
+        finally:
+            ended.set()
 
 
 async def test_a_server_must_agree_to_http2(tmp_path: Path) -> None:
