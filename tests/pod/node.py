@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Final, NamedTuple
 
+import grpc
 from pyroute2 import IPRoute
 
 from agent.demo.process import IFA_F_NODAD, Namespace, entered, namespace
@@ -95,12 +96,31 @@ def _address(netlink: IPRoute, interface: str, ips: Mapping[str, str]) -> None:
 
 
 @contextlib.contextmanager
+def threads_of_grpc() -> Iterator[None]:
+    """Have gRPC start its threads here, before this thread goes elsewhere.
+
+    They connect, and live for as long as anything of gRPC is left: threads that began on a node
+    would connect from there in the tests after it.
+    """
+
+    async def channel() -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel("unix:/nowhere")
+
+    with asyncio.Runner() as runner:
+        unused = runner.run(channel())
+        try:
+            yield
+        finally:
+            runner.run(unused.close(None))
+
+
+@contextlib.contextmanager
 def standing_on_a_node() -> Iterator[Node]:
     """Yield a node that this thread stands on; nothing of it is left afterwards.
 
     Call it where no event loop runs.
     """
-    with namespace() as inside, entered(inside.holder):
+    with threads_of_grpc(), namespace() as inside, entered(inside.holder):
         with inside.netlink() as netlink:
             netlink.link("add", ifname=BRIDGE, kind="bridge", address=BRIDGE_MAC)
             _address(netlink, BRIDGE, ADDRESSES)
