@@ -37,7 +37,8 @@ DIFFERENT_STATUS: Final = 2  # of --plan
 RESOLV_CONF: Final = "/etc/resolv.conf"
 SUMMARY: Final = (
     "Captures the traffic of this network namespace for Envoy: programs the packet filter, or "
-    "with --cleanup-only removes what it programmed.\n\n"
+    "with --cleanup-only removes what it programmed. The exit code is 1 if it failed, 2 if --plan "
+    "found a difference, 126 if --run-validation did, 255 if the flags cannot be understood.\n\n"
     "Variables without a flag: ENVOY_USER (istio-proxy), the proxy's user where no uid is given; "
     "ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR (127.0.0.1/32), what counts as localhost; "
     "ISTIO_OUTBOUND_OWNER_GROUPS (*) and ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE, groups whose "

@@ -60,8 +60,9 @@ REQUEST_FLAGS: Final = (
 def wait_help() -> str:
     """Return the help text of `wait`."""
     summary = (
-        "Wait until Envoy is ready, then exit with 0. With a COMMAND, run it then, pass signals on "
-        "to it, end the sidecar when it has ended, and exit with its code: for Jobs. A variable "
+        "Wait until Envoy is ready, then exit with 0, or with 255 if it is not in time. With a "
+        "COMMAND, run it then, pass signals on to it, end the sidecar when it has ended, and exit "
+        "with its code, or 126 or 127 if it cannot be run: for Jobs. A variable "
         "AGENT_WAIT_DISABLED that is not empty runs COMMAND at once, and nothing else."
     )
     return render_help("agent wait [flags] [-- COMMAND [ARGUMENT...]]", summary, WAIT_FLAGS)
@@ -69,7 +70,10 @@ def wait_help() -> str:
 
 def request_help() -> str:
     """Return the help text of `request`."""
-    summary = "Make one HTTP request to Envoy or the agent, and print the body of the response."
+    summary = (
+        "Make one HTTP request to Envoy or the agent, and print the body of the response. The exit "
+        "code is 255 if there is none, or one of 400 or above that is not 404."
+    )
     return render_help("agent request METHOD PATH [BODY] [flags]", summary, REQUEST_FLAGS)
 
 

@@ -172,5 +172,7 @@ def _print(body: bytearray) -> None:
     try:
         while rest:
             rest = rest[os.write(sys.stdout.fileno(), rest) :]
+    except BrokenPipeError:
+        return  # whoever read has seen enough
     except OSError as error:
         raise CommandError(f"stdout: {(error.strerror or str(error)).lower()}") from error

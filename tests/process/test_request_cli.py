@@ -1,6 +1,7 @@
 """The commands as a hook or a script runs them."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -224,18 +225,32 @@ def test_request_needs_method_and_path(capfd: pytest.CaptureFixture[str]) -> Non
     assert "requires at least 2 arg(s), only received 1" in capfd.readouterr().err
 
 
-def test_a_stdout_that_takes_nothing_is_an_error() -> None:
+def request_into(stdout: int) -> subprocess.CompletedProcess[bytes]:
     code = "import sys; from agent.request.cli import request; sys.exit(request(sys.argv[1:], {}))"
-
-    with scripted_server(READY) as server, Path("/dev/full").open("w") as full:
+    with scripted_server(READY) as server:
         environ = {"PROXY_CONFIG": json.dumps({"proxyAdminPort": server.port})}
         program = code.replace("{}", repr(environ))
-        done = subprocess.run(
+        return subprocess.run(
             [sys.executable, "-c", program, f"--debug-port={server.port}", "GET", "x"],
-            stdout=full,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             check=False,
         )
 
+
+def test_a_stdout_that_takes_nothing_is_an_error() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = request_into(full.fileno())
+
     assert done.returncode == 255
     assert b"Error: stdout: no space left on device" in done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_none() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    done = request_into(writer)
+
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
