@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     import ssl  # few pods need it
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
     from agent.http.http2 import Exchange
     from agent.http.tls.client import TlsStream
@@ -27,6 +27,9 @@ LINGER: Final = struct.pack("ii", 1, 1)
 #: for no time: what is unsent is dropped, and the connection reset.
 IN_BACKGROUND: Final = struct.pack("ii", 0, 0)
 RESET: Final = struct.pack("ii", 1, 0)
+
+
+Addresses = Sequence[tuple[socket.AddressFamily, tuple[Any, ...]]]
 
 
 class Place(NamedTuple):
@@ -165,18 +168,34 @@ async def _connect_to(
     return sock
 
 
-async def _addresses(
-    host: str, port: int, source: str | None
-) -> Sequence[tuple[socket.AddressFamily, tuple[Any, ...]]]:
+async def _addresses(host: str, port: int, source: str | None) -> Addresses:
     """Return where to connect to; only addresses of the source's family where one is given."""
     if host == "localhost":  # no resolver, hence no thread, for the common case
-        found = [*_literal("127.0.0.1", port), *_literal("::1", port)]
+        found: Addresses = [*_literal("127.0.0.1", port), *_literal("::1", port)]
     elif not (found := _literal(host, port)):
-        ask = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        answers = await asyncio.get_running_loop().run_in_executor(_resolvers(), ask)
-        found = [(family, address) for family, _, _, _, address in answers]
+        found = await _resolve(host, port)
     wanted = {family for family, _ in _literal(source, 0)} if source else None
     return [entry for entry in found if wanted is None or entry[0] in wanted]
+
+
+async def _resolve(host: str, port: int) -> Addresses:
+    """Return what the resolver answers.
+
+    Who asks for what is being asked for waits for the same answer: where no name server answers,
+    whoever tries again and again would else hold up every other name.
+    """
+    if (asked := _asked.get((host, port))) is None:
+        asked = _asked[host, port] = _resolvers().submit(_ask, host, port)
+        asked.add_done_callback(lambda _: _asked.pop((host, port)))
+    return await asyncio.shield(asyncio.wrap_future(asked))
+
+
+_asked: "dict[tuple[str, int], Future[Addresses]]" = {}
+
+
+def _ask(host: str, port: int) -> Addresses:
+    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(family, address) for family, _, _, _, address in answers]
 
 
 @functools.cache
@@ -190,7 +209,7 @@ def _resolvers() -> "ThreadPoolExecutor":
     return ThreadPoolExecutor(RESOLVERS, "resolver")
 
 
-def _literal(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
+def _literal(host: str, port: int) -> Addresses:
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host)
