@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 SETTINGS = (ROOT / "docs" / "settings.md").read_text()
 ENDPOINTS = (ROOT / "docs" / "endpoints.md").read_text()
+DEVELOPMENT = (ROOT / "docs" / "development.md").read_text()
 INJECTION = (ROOT / "docs" / "injection.md").read_text()
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 READERS = {"take", "require", "switch", "port"}
@@ -264,6 +265,14 @@ def test_every_page_is_linked_from_the_readme() -> None:
     linked = set(re.findall(r"\]\(([^)#]+)", README))
 
     assert {f"docs/{page.name}" for page in PAGES[1:]} - linked == set()
+
+
+def test_every_file_to_change_is_there() -> None:
+    table = DEVELOPMENT.partition("## Where to change what")[2].partition("\n## ")[0]
+    for place in re.findall(r"\| ([^|]*) \|$", table, re.MULTILINE):
+        paths = re.findall(r"`([a-z_/]+(?:/|\.py|\.js))`", place)
+        near = [ROOT, *(parent for path in paths for parent in (ROOT / path, (ROOT / path).parent))]
+        assert [path for path in paths if not any((where / path).exists() for where in near)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
