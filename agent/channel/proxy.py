@@ -8,7 +8,8 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 HTTP_PORT: Final = 80
-END: Final = b"\r\n\r\n"
+#: The second one is that of whoever writes no carriage returns. RFC 9112 section 2.2.
+ENDS: Final = (b"\r\n\r\n", b"\n\n")
 MAX_HEAD_BYTES: Final = 16 * 1024
 
 
@@ -35,9 +36,9 @@ def read_answer(head: bytes) -> None:
     Raises:
         OSError: there is no tunnel; says why.
     """
-    line = head.partition(b"\r\n")[0][:100].decode("latin-1")
+    line = head.partition(b"\n")[0][:100].decode("latin-1").rstrip()
     version, _, status = line.partition(" ")
-    if head.find(END) < 0 or not version.startswith("HTTP/1."):
+    if not head.endswith(ENDS) or not version.startswith("HTTP/1."):
         raise OSError(f"the proxy does not answer in HTTP: {line!r}")
     if not status.startswith("2"):
         raise OSError(f"the proxy refuses a tunnel: {status}")

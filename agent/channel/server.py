@@ -296,7 +296,7 @@ async def _open_tunnel(sock: socket.socket, request: bytes) -> None:
     await loop.sock_sendall(sock, request)
     head = b""
     # Byte by byte: what follows is TLS.
-    while not head.endswith(proxy.END) and len(head) < proxy.MAX_HEAD_BYTES:
+    while not head.endswith(proxy.ENDS) and len(head) < proxy.MAX_HEAD_BYTES:
         if not (data := await loop.sock_recv(sock, 1)):
             break
         head += data

@@ -30,8 +30,9 @@ def test_a_user_may_have_no_password() -> None:
 
 
 @pytest.mark.parametrize("line", ["HTTP/1.1 200 Connection established", "HTTP/1.0 200"])
-def test_a_tunnel_may_be_had(line: str) -> None:
-    read_answer(f"{line}\r\nServer: x\r\n\r\n".encode())
+@pytest.mark.parametrize("end", ["\r\n", "\n"])
+def test_a_tunnel_may_be_had(line: str, end: str) -> None:
+    read_answer(f"{line}{end}Server: x{end}{end}".encode())
 
 
 @pytest.mark.parametrize(
