@@ -204,13 +204,16 @@ class _PlainEnd(_End):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def data_received(self, data: bytes) -> None:
+        if self._server.is_closing():  # gRPC is about to learn it
+            return
         with contextlib.suppress(TlsError):  # which the other end has met, too
             self._session.write(data)
         self._server.write(self._session.take())
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._session.close()
-        self._server.write(self._session.take())
+        if not self._server.is_closing():
+            self._session.close()
+            self._server.write(self._session.take())
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -245,6 +248,7 @@ class _SecuredEnd(_End):
         if error and not isinstance(error, BrokenPipeError):  # that one follows upon an end
             self._fail(str(error))
         self.eof_received()
+        self.resume_writing()  # or the other end, which may wait for this one, would never end
 
     def _pass(self) -> None:
         if self.other is None:
@@ -259,7 +263,8 @@ class _SecuredEnd(_End):
         if data is None or self._is_over:
             self._is_over = True
             self.other.write_eof()
-        if answer := self._session.take():  # of TLS itself
+        answer = self._session.take()  # of TLS itself
+        if answer and not self._own.is_closing():
             self._answer(answer)
 
     def _answer(self, data: bytes) -> None:

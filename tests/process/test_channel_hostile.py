@@ -37,13 +37,10 @@ Serve = Callable[[socket.socket], None]
 
 
 @contextlib.asynccontextmanager
-async def channel_to(
-    serve: Serve, options: Options = (), *, buffer_bytes: int = 65536
-) -> AsyncIterator[Channel]:
-    """Open a channel to a server that serves one connection, in a thread."""
+async def serving(serve: Serve, buffer_bytes: int = 65536) -> AsyncIterator[str]:
+    """Serve one connection, in a thread; yield the address."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
-    address = f"127.0.0.1:{listener.getsockname()[1]}"
 
     def run() -> None:
         connection, _ = listener.accept()
@@ -51,13 +48,23 @@ async def channel_to(
         with connection, contextlib.suppress(ConnectionError):
             serve(connection)
 
-    serving = asyncio.create_task(asyncio.to_thread(run))
-    channel = open_channel(Peer(address, SERVER_NAME, policy=POLICY), ROOTS, options)
+    served = asyncio.create_task(asyncio.to_thread(run))
     try:
-        yield channel
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        await channel.close()
-        await serving
+        await served
+
+
+@contextlib.asynccontextmanager
+async def channel_to(
+    serve: Serve, options: Options = (), *, buffer_bytes: int = 65536
+) -> AsyncIterator[Channel]:
+    async with serving(serve, buffer_bytes) as address:
+        channel = open_channel(Peer(address, SERVER_NAME, policy=POLICY), ROOTS, options)
+        try:
+            yield channel
+        finally:
+            await channel.close()
 
 
 async def refusal(channel: Channel, message: bytes = b"hello") -> str:
@@ -66,6 +73,15 @@ async def refusal(channel: Channel, message: bytes = b"hello") -> str:
     code = raised.value.code()
     assert code is grpc.StatusCode.UNAVAILABLE
     return channel.explain(code, raised.value.details() or "")
+
+
+@contextlib.contextmanager
+def connected(front: TlsFront) -> Iterator[socket.socket]:
+    """Connect to a front, as gRPC does."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect("\0" + front.target.removeprefix("unix-abstract:"))
+        client.settimeout(0)
+        yield client
 
 
 async def test_a_handshake_without_end_is_given_up() -> None:
@@ -91,6 +107,32 @@ async def test_a_server_that_reads_no_answer_is_given_up(tmp_path: Path) -> None
 
     async with channel_to(serve) as channel:
         assert "the server asks without end, and reads no answer" in await refusal(channel)
+
+
+async def test_a_server_that_is_gone_is_sent_nothing_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a transport that is used nonetheless asyncio complains to the user."""
+    context = server_context(tmp_path, PAIR)
+
+    def serve(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as tls:
+            tls.recv(4096)
+            tls.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+
+    loop = asyncio.get_running_loop()
+    async with serving(serve) as address:
+        front = TlsFront(Peer(address, SERVER_NAME), Context(POLICIES[POLICY], AUTHORITY.root))
+        with connected(front) as client:
+            await loop.sock_sendall(client, b"first")
+            assert await loop.sock_recv(client, 4096) == b""
+            for _ in range(10):
+                await loop.sock_sendall(client, b"more")
+                await asyncio.sleep(0)  # or all would arrive at once
+        await front.close()
+
+    assert "Connection reset by peer" in front.failure
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_what_a_server_said_before_a_reset_is_kept(tmp_path: Path) -> None:
@@ -155,8 +197,7 @@ def no_file_left() -> Iterator[None]:
 async def test_a_front_outlives_a_lack_of_files() -> None:
     """Its name would be anybody's, and gRPC would connect to whom that is."""
     front = TlsFront(Peer("127.0.0.1:1", SERVER_NAME), Context(POLICIES[POLICY], b""))
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect("\0" + front.target.removeprefix("unix-abstract:"))
+    with connected(front):
         with no_file_left():
             await until(lambda: "Too many open files" in front.failure)
         await until(lambda: "Connect call failed" in front.failure)
