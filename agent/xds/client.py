@@ -26,7 +26,7 @@ from agent.credentials.files import read_client_pair, read_root
 from agent.credentials.places import Root
 from agent.errors import AgentError
 from agent.xds import credentials
-from agent.xds.discovery import Kind
+from agent.xds.discovery import INTERNAL, Kind
 from agent.xds.settings import KeepaliveSettings, UpstreamSettings
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,10 @@ SERVICE: Final = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lack it
 #: grpc's details where a write has failed: they do not say why the stream has ended.
 FAILED_WRITE: Final = "Internal error from Core"
+#: A status comes with the end of a stream, within milliseconds. HTTP/2 knows ends without one.
+STATUS_LOOK_SECONDS: Final = 0.01
+STATUS_LOOKS: Final = 100
+NO_STATUS: Final = (INTERNAL, "control plane has ended the stream without a status")
 WINDOW_BYTES: Final = 1_048_576
 READ_BYTES: Final = 262_144
 READY: Final = grpc.ChannelConnectivity.READY
@@ -49,24 +53,22 @@ class Upstream:
 
     def __init__(self, channel: Channel, kind: Kind, metadata: grpc.aio.Metadata) -> None:
         self._channel = channel
-        self._ended: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
+        self._end: tuple[int, str] | None = None
         method = channel.grpc.stream_stream(f"/{SERVICE}/{kind.value}", None, None)
         self._call = method(None, metadata=metadata)
         self._call.add_done_callback(self._learn)
 
     async def read(self) -> bytes | None:
         """Return the next response, as bytes; none when the stream has ended."""
-        try:
-            raw: Any = await self._call.read()
-        except grpc.aio.AioRpcError:
-            return None
-        except asyncio.CancelledError:
-            # grpc raises this for a stream that the peer ended with CANCELLED, too.
-            task = asyncio.current_task()
-            if not self._call.done() or (task and task.cancelling()):
-                raise
-            return None
-        return None if raw is EOF else raw
+        # What `read` does, which gives up once a write has failed, and with it what there is still
+        # to read, the status behind that included; and which waits for a status without end.
+        raw: object = await self._call._read()  # type: ignore[attr-defined]  # noqa: SLF001 - above
+        if isinstance(raw, bytes):
+            return raw
+        task = asyncio.current_task()
+        if task and task.cancelling():
+            raise asyncio.CancelledError  # gRPC may keep it to itself
+        return None
 
     async def write(self, message: bytes) -> bool:
         """Send a request; false if the stream has ended, which `status` then explains."""
@@ -77,18 +79,23 @@ class Upstream:
         return True
 
     async def status(self) -> tuple[int, str]:
-        """Return gRPC code and details once the stream has ended."""
-        return await self._ended
+        """Return gRPC code and details, once nothing more can be read."""
+        for _ in range(STATUS_LOOKS):
+            if self._call.done():
+                self._learn(self._call)
+            if self._end is not None:
+                return self._end
+            await asyncio.sleep(STATUS_LOOK_SECONDS)
+        return NO_STATUS
 
     def _learn(self, _: object) -> None:
-        """Take note of the status; called again where grpc puts another one in its place.
+        """Take note of the status, unless it is that of a write that has failed.
 
-        A write that fails does so (grpcio 1.85), before or after the control plane's own arrives.
+        Either takes the other's place (grpcio 1.85), and gRPC tells of the first one alone.
         """
         code, details = _at_once(self._call.code()), _at_once(self._call.details())
-        if details != FAILED_WRITE and not self._ended.done():
-            details = self._channel.explain(code, details or "")
-            self._ended.set_result((code.value[0], details))
+        if details != FAILED_WRITE and self._end is None:
+            self._end = code.value[0], self._channel.explain(code, details or "")
 
     async def close(self) -> None:
         """Cancel the stream if need be, and close its connection."""

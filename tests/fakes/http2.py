@@ -29,12 +29,14 @@ Answer = Callable[[H2Connection, Asked], None]
 class Peer:
     """A server's connection."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, *, at_once: bool = False) -> None:
+        """Answer each request, or at once what has but begun."""
         self.asked: list[Asked] = []
         self.connection = H2Connection(
             H2Configuration(client_side=False, header_encoding="latin-1")
         )
         self._answer = answer
+        self._at_once = at_once
         #: The latest one, of which there may be more to come.
         self.begun: Asked | None = None
         self._unsent = b""
@@ -46,7 +48,9 @@ class Peer:
             if isinstance(event, RequestReceived):
                 fields = tuple((str(name), str(value)) for name, value in event.headers)
                 self.begun = Asked(fields, event.stream_id)
-            elif isinstance(event, StreamEnded) and self.begun:
+                if self._at_once:
+                    self._answer(self.connection, self.begun)
+            elif isinstance(event, StreamEnded) and self.begun and not self._at_once:
                 self.asked.append(self.begun)
                 self._answer(self.connection, self.begun)
             elif isinstance(event, WindowUpdated) and self._unsent:
@@ -82,11 +86,12 @@ def status(code: int = 200, body: bytes = b"", **headers: str) -> Answer:
 class Server:
     """Serves connections, each with a peer of its own."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, *, at_once: bool) -> None:
         self.port = 0
         self.peers: list[Peer] = []
         self.serving: set[asyncio.Task[Any]] = set()  #: connections that are open
         self._answer = answer
+        self._at_once = at_once
 
     @property
     def asked(self) -> list[Asked]:
@@ -97,7 +102,7 @@ class Server:
         return [peer.begun for peer in self.peers if peer.begun]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = Peer(self._answer)
+        peer = Peer(self._answer, at_once=self._at_once)
         self.peers.append(peer)
         if task := asyncio.current_task():
             self.serving.add(task)
@@ -113,9 +118,11 @@ class Server:
 
 
 @asynccontextmanager
-async def http2_server(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
-    """Run a server on the loopback."""
-    serving = Server(answer)
+async def http2_server(
+    answer: Answer, tls: ssl.SSLContext | None = None, *, at_once: bool = False
+) -> AsyncIterator[Server]:
+    """Run a server on the loopback, which answers requests, or at once what has but begun."""
+    serving = Server(answer, at_once=at_once)
     server = await asyncio.start_server(serving.serve, "127.0.0.1", 0, ssl=tls)
     async with server:
         serving.port = server.sockets[0].getsockname()[1]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from h2.connection import H2Connection
 
 from agent.xds.discovery import (
     Kind,
@@ -17,6 +18,7 @@ from agent.xds.discovery import (
 from agent.xds.resources import CLUSTER
 from agent.xds.settings import MAX_HOURS, MAX_INT32, KeepaliveSettings
 from tests.fakes.control_plane import Stream, control_plane
+from tests.fakes.http2 import Asked, http2_server
 from tests.fakes.link import GOAWAY_NO_ERROR, link
 from tests.fakes.relay_bench import (
     CANCELLED,
@@ -27,6 +29,10 @@ from tests.fakes.relay_bench import (
     response,
     streaming,
 )
+
+PUSH = response(Kind.DELTA, CLUSTER)
+#: What an answer of gRPC's begins with where nothing is wrong yet.
+GRPC = [(":status", "200"), ("content-type", "application/grpc")]
 
 
 async def test_a_restarted_control_plane_is_found_again(tmp_path: Path) -> None:
@@ -150,6 +156,51 @@ async def test_the_status_of_the_control_plane_reaches_envoy(
     ends = [record for record in caplog.records if "stream ended" in record.message]
     assert len(ends) == 1
     assert ends[0].levelno == (logging.WARNING if counted == ERROR else logging.INFO)
+
+
+def push_and_crash(connection: H2Connection, asked: Asked) -> None:
+    connection.send_headers(asked.stream, GRPC)
+    connection.send_data(asked.stream, b"\0" + len(PUSH).to_bytes(4, "big") + PUSH)
+    trailers = [("grpc-status", "14"), ("grpc-message", "out of memory")]
+    connection.send_headers(asked.stream, trailers, end_stream=True)
+
+
+def end_without_status(connection: H2Connection, asked: Asked) -> None:
+    connection.send_headers(asked.stream, GRPC)
+    connection.send_data(asked.stream, b"", end_stream=True)
+
+
+async def test_a_stream_that_ends_while_a_request_is_sent_ends_for_envoy_too(
+    tmp_path: Path,
+) -> None:
+    """What came before its end arrives, and so does why it has ended."""
+    async with (
+        http2_server(push_and_crash, at_once=True) as plane,
+        bench(tmp_path, f"127.0.0.1:{plane.port}") as b,
+        asyncio.timeout(10),
+    ):
+        call = b.client.open(Kind.DELTA)
+        await call.send(write_request(Kind.DELTA, CLUSTER))
+        received = await call.receive()
+        status = await call.status()
+
+    assert received == PUSH
+    assert status == (grpc.StatusCode.UNAVAILABLE, "out of memory")
+
+
+async def test_a_stream_that_ends_without_a_status_ends_for_envoy_too(tmp_path: Path) -> None:
+    """As one does behind a proxy that knows no gRPC."""
+    async with (
+        http2_server(end_without_status, at_once=True) as plane,
+        bench(tmp_path, f"127.0.0.1:{plane.port}") as b,
+        asyncio.timeout(10),
+    ):
+        status = await b.client.open(Kind.DELTA).status()
+
+    assert status == (
+        grpc.StatusCode.INTERNAL,
+        "control plane has ended the stream without a status",
+    )
 
 
 @pytest.mark.parametrize("last_words", [b"", GOAWAY_NO_ERROR])
