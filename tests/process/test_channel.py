@@ -278,11 +278,13 @@ async def test_a_server_that_is_not_there_is_named() -> None:
     assert f"('::1', {port}" in details
 
 
-async def test_a_name_that_nobody_has_is_said() -> None:
-    async with channel_to("istiod.invalid:15012") as channel:
+@pytest.mark.parametrize("host", ["istiod.invalid", f"{'a' * 64}.svc"])
+async def test_a_name_that_nobody_has_is_said(host: str) -> None:
+    """Or could have: a label has at most 63 letters."""
+    async with channel_to(f"{host}:15012") as channel:
         _, details = await refusal(channel)
 
-    assert "istiod.invalid:15012: " in details
+    assert f"last error: {host}:15012: " in details
 
 
 async def test_a_server_without_tls_is_said() -> None:
