@@ -5,9 +5,6 @@ Source: xds-identity-dns.md sections 2.2 and 2.3.
 
 from typing import Final, NamedTuple
 
-from agent.channel.policies import POLICIES
-from agent.reader import Reader, parse_text
-
 #: What gRPC says where there was no connection at all.
 NOT_CONNECTED: Final = "failed to connect to all addresses"
 #: By itself gRPC follows http_proxy, which is for web pages, and no upper-case name.
@@ -33,17 +30,6 @@ class Certificates(NamedTuple):
     def __repr__(self) -> str:
         """Show nothing of the key (R-29)."""
         return f"Certificates(roots={self.roots!r}, chain={self.chain!r}, key={bool(self.key)})"
-
-
-def parse_policy(read: Reader) -> str:
-    """Return the name of the policy, "" for none; an unknown one is a warning, and none."""
-    name = read.take("COMPLIANCE_POLICY", parse_text, default="")
-    if not name or name in POLICIES:
-        return name
-    warning = f"COMPLIANCE_POLICY={name!r}: expected one of {', '.join(POLICIES)}; ignored"
-    if warning not in read.warnings:
-        read.warnings.append(warning)
-    return ""
 
 
 def proxy_option(proxy: str) -> tuple[str, object]:

@@ -1,6 +1,6 @@
 """Settings that connections to the control plane and to the CA have in common.
 
-Source: xds-identity-dns.md sections 2.3, 2.4, 6.3 and 6.4.
+Source: xds-identity-dns.md sections 2.2 to 2.4, 6.3 and 6.4.
 """
 
 import re
@@ -14,6 +14,9 @@ HTTP_PORT: Final = 80
 PROXIES: Final = ("HTTPS_PROXY", "https_proxy")
 #: gRPC asks a proxy in the clear, whatever its URL says; so does its Go sibling.
 PROXY_SCHEMES: Final = ("http", "https")
+
+#: What TLS may be restricted to; channel/policies.py has what each allows.
+COMPLIANCE_POLICIES: Final = ("fips-140-2", "fips-140-3", "pqc")
 
 
 class TokenSettings(NamedTuple):
@@ -97,6 +100,21 @@ def _in_the_clear(proxy: str) -> str:
     if scheme.lower() not in PROXY_SCHEMES:
         raise ValueError(f"HTTPS_PROXY: gRPC knows no {scheme} proxy, expected http://…")
     return f"http://{rest}"
+
+
+def parse_policy(read: Reader) -> str:
+    """Return the name of the policy for TLS, "" for none.
+
+    An unknown one is a warning, and none (2.2).
+    """
+    name = read.take("COMPLIANCE_POLICY", parse_text, default="")
+    if not name or name in COMPLIANCE_POLICIES:
+        return name
+    known = ", ".join(COMPLIANCE_POLICIES)
+    warning = f"COMPLIANCE_POLICY={name!r}: expected one of {known}; ignored"
+    if warning not in read.warnings:
+        read.warnings.append(warning)
+    return ""
 
 
 def is_loopback(host: str) -> bool:

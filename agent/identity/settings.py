@@ -7,11 +7,11 @@ import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from agent.channel.settings import parse_policy
 from agent.credentials.settings import (
     TokenSettings,
     is_loopback,
     parse_headers,
+    parse_policy,
     parse_proxy,
 )
 from agent.identity.keys import MIN_RSA_BITS, KeySettings

@@ -6,11 +6,11 @@ Source: xds-identity-dns.md sections 2.1 to 2.4 and 12.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from agent.channel.settings import parse_policy
 from agent.credentials.settings import (
     TokenSettings,
     is_loopback,
     parse_headers,
+    parse_policy,
     parse_proxy,
 )
 from agent.reader import Reader, parse_bool, parse_duration, parse_int, parse_port, parse_text

@@ -1,17 +1,6 @@
 """What a channel is told. Source: sections 2.2 and 2.3."""
 
-import pytest
-
-from agent.channel.settings import Certificates, parse_policy, proxy_option
-from agent.reader import Reader
-
-
-@pytest.mark.parametrize("name", ["", "fips-140-2", "fips-140-3", "pqc"])
-def test_a_policy_is_one_that_is_known(name: str) -> None:
-    read = Reader({"COMPLIANCE_POLICY": name})
-
-    assert parse_policy(read) == name
-    assert read.warnings == []
+from agent.channel.settings import Certificates, proxy_option
 
 
 def test_grpc_is_told_of_a_proxy_or_that_there_is_none() -> None:

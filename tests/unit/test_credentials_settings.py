@@ -2,10 +2,13 @@
 
 import pytest
 
+from agent.channel.policies import POLICIES
 from agent.credentials.settings import (
+    COMPLIANCE_POLICIES,
     TokenSettings,
     is_loopback,
     parse_headers,
+    parse_policy,
     parse_proxy,
     parse_token,
 )
@@ -112,3 +115,15 @@ def test_a_proxy_that_is_none_is_one_warning_without_its_password(proxy: str, re
     assert parse_proxy(read, "istiod.example:15012") == ""
     assert parse_proxy(read, "other.example:15012") == ""
     assert read.warnings == [f"HTTPS_PROXY: {reason}; ignored"]
+
+
+@pytest.mark.parametrize("name", ["", *POLICIES])
+def test_a_policy_is_one_that_is_known(name: str) -> None:
+    read = Reader({"COMPLIANCE_POLICY": name})
+
+    assert parse_policy(read) == name
+    assert read.warnings == []
+
+
+def test_every_policy_that_is_known_is_one_of_tls() -> None:
+    assert list(COMPLIANCE_POLICIES) == list(POLICIES)
