@@ -158,9 +158,7 @@ class Session:
         try:
             address = ipaddress.ip_address(name.strip("[]")).packed
         except ValueError:
-            host = name.removesuffix(
-                "."
-            ).encode()  # the root of DNS is no part, as with Go and gRPC
+            host = name.removesuffix(".").encode()  # DNS's root is no part, as with Go and gRPC
             lib.SSL_set_tlsext_host_name(self._ssl, host)
             flags = (
                 lib.X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | lib.X509_CHECK_FLAG_NEVER_CHECK_SUBJECT
