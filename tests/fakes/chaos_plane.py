@@ -7,7 +7,7 @@ besides does what its mode says, until it is killed. It writes `listening` once 
     bulk      pushes clusters of 20 or 60 MB, and takes them back
     invalid   pushes a listener that Envoy must refuse
     garbage   sends bytes that are no message, resources that are none, types that nobody wants
-    abort     ends each stream after a moment, with any status
+    abort     ends each stream at once or after a moment, with any status
     silent    takes streams and never answers
     hang      takes connections and never answers
     reset     takes connections and resets them
@@ -92,8 +92,8 @@ async def garbage(stream: Stream, rng: random.Random) -> None:
 
 
 async def abort(stream: Stream, rng: random.Random) -> None:
-    """End the stream."""
-    await asyncio.sleep(rng.random() / 2)
+    """End the stream, perhaps while something is being said on it."""
+    await asyncio.sleep(rng.choice((0.0, rng.random() / 2)))
     stream.end(rng.choice(list(grpc.StatusCode)), "as you like it")
 
 
