@@ -22,12 +22,13 @@ STORE = Store(6, "nft", dump="*nat\nCOMMIT\n")
 CHANGE = Change(STORE, "text", tuple(plan(CaptureConfig(), 6)), NOTHING)
 #: Writes what it reads once its parent may be dead.
 PATIENT = """
-import sys
+import signal, sys
 from iptables.detached.process import see_through
 def action():
     print("begun", flush=True)
     text = sys.stdin.readline()
     print("done", text.strip(), flush=True)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 see_through(action)
 print("told")
 """
