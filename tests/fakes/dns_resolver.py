@@ -87,12 +87,17 @@ class Resolver(asyncio.DatagramProtocol):
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        loop = asyncio.get_running_loop()
-        tcp = await asyncio.start_server(self._connected, LOOPBACK, 0)
-        port = tcp.sockets[0].getsockname()[1]
-        self._udp, _ = await loop.create_datagram_endpoint(
-            lambda: self, local_addr=(LOOPBACK, port)
-        )
+        while True:
+            tcp = await asyncio.start_server(self._connected, LOOPBACK, 0)
+            port = tcp.sockets[0].getsockname()[1]
+            try:
+                self._udp, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+                    lambda: self, local_addr=(LOOPBACK, port)
+                )
+            except OSError:  # free for one transport, but not for the other
+                tcp.close()
+            else:
+                break
         self.server = Server(LOOPBACK, port)
         try:
             yield
