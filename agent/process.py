@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -73,7 +73,7 @@ class Start(NamedTuple):
 
 @contextmanager
 def started(flags: Parsed, environ: Mapping[str, str], begun: CsrChild | None) -> Iterator[Start]:
-    """Yield what there is once Envoy was started; what is left of it then goes.
+    """Yield what there is once Envoy was started; in the end, or where that fails, all of it goes.
 
     Args:
         flags: of the command line.
@@ -87,43 +87,40 @@ def started(flags: Parsed, environ: Mapping[str, str], begun: CsrChild | None) -
         signal.signal(number, _stop)
     mark = _tracer(environ)
     mark("interpreter")
-    settings, notes = read_settings(flags, environ)
-    settings, mode = identify(settings)
-    first_key = _first_key(begun, settings, mode)
-    mark("settings")
-    node, text = build(settings, notes)
-    owner = settings.envoy.user
-    for path, content in companion_files(settings.node.proxy_config).items():
-        files.write_atomic(path, content, owner=owner)
-    mark("bootstrap")
-    check_ports(settings.ports, ipv6=settings.has_ipv6)
-    gate = files.make_gate(settings.envoy.config_file, text, owner=owner) if text else None
-    launch = Launch(settings, environ)
-    os.environ.update(dict(settings.envoy.environment))  # gRPC reads it, too: once, later
-    # What tells us to end waits from here on until somebody can obey it in good order: an
-    # exception in the middle of an import, or of gRPC's own code, is a crash.
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
-    try:
+    with ExitStack() as stack:
+        if begun:
+            stack.callback(begun.close)
+        settings, notes = read_settings(flags, environ)
+        settings, mode = identify(settings)
+        first_key = _first_key(begun, settings, mode)
+        mark("settings")
+        node, text = build(settings, notes)
+        owner = settings.envoy.user
+        for path, content in companion_files(settings.node.proxy_config).items():
+            files.write_atomic(path, content, owner=owner)
+        mark("bootstrap")
+        check_ports(settings.ports, ipv6=settings.has_ipv6)
+        gate = files.make_gate(settings.envoy.config_file, text, owner=owner) if text else None
+        if gate:
+            stack.callback(gate.remove)
+        os.environ.update(dict(settings.envoy.environment))  # gRPC reads it, too: once, later
+        # What tells us to end waits from here on until somebody can obey it in good order: an
+        # exception in the middle of an import, or of gRPC's own code, is a crash.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+        launch = Launch(settings, environ)
+        stack.callback(launch.end)
         envoy = launch(notes.append) if settings.envoy_enabled else None
         mark("spawn")
         # From here on Envoy starts, and what is imported costs it no time.
         from agent.cloud.process import Detection  # noqa: PLC0415 - see above
 
         detection = Detection(settings.cloud, environ)
-        try:
-            import_frameworks(grpc_verbosity(settings.log.levels))
-            yield Start(
-                settings, node, envoy, gate, launch, detection, mode, first_key,
-                _described(flags, settings), notes, mark,
-            )  # fmt: skip
-        finally:
-            if first_key:
-                first_key.close()
-            detection.finish()
-            launch.end()
-    finally:
-        if gate:
-            gate.remove()
+        stack.callback(detection.finish)
+        import_frameworks(grpc_verbosity(settings.log.levels))
+        yield Start(
+            settings, node, envoy, gate, launch, detection, mode, first_key,
+            _described(flags, settings), notes, mark,
+        )  # fmt: skip
 
 
 def identify(settings: Settings) -> tuple[Settings, Mode]:

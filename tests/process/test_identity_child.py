@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from typing import Final
 
 import pytest
 from cryptography import x509
@@ -240,6 +241,32 @@ def test_without_descriptors_none_is_begun() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "nobody left 3\n"  # nor any descriptor
+
+
+#: One that lacks the pod's name.
+STARTING: Final = """
+import os
+from agent.identity.process import begin
+child = begin({})
+from agent.errors import AgentError
+from agent.process import started
+from agent.proxy_flags import PROXY_FLAGS
+from iptables.flags import parse_flags
+
+try:
+    with started(parse_flags(PROXY_FLAGS, []), {}, child):
+        pass
+except AgentError:
+    print("failed")
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("nobody left")
+"""
+
+
+def test_a_start_that_fails_leaves_no_child() -> None:
+    assert said_by(STARTING) == ["failed", "nobody left"]
 
 
 def test_a_child_whose_agent_is_killed_ends_by_itself() -> None:
