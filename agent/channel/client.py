@@ -12,7 +12,8 @@ from agent.channel.settings import NO_PROXY, NOT_CONNECTED, Certificates, Peer, 
 from agent.errors import AgentError
 
 if TYPE_CHECKING:
-    from agent.channel.server import TlsFront  # few pods need it
+    from agent.channel.server import TlsFront  # few pods need these
+    from agent.channel.tls import Context
 
 CONNECT_MILLISECONDS: Final = 5000
 
@@ -67,7 +68,9 @@ def open_channel(peer: Peer, certificates: Certificates | None, options: Options
         options: of gRPC, beside those of every channel.
 
     Raises:
-        ValueError: a certificate or the key cannot be used.
+        OSError: under a policy, no file descriptor is left.
+        ValueError: a certificate or the key cannot be used, or what is installed cannot be kept to
+            the policy.
     """
     own: list[tuple[str, Any]] = [*COMMON, *options]
     if certificates is None:
@@ -84,27 +87,34 @@ def open_channel(peer: Peer, certificates: Certificates | None, options: Options
 
 def check_policy(name: str) -> None:
     """Raise AgentError if what is installed cannot be kept to a policy."""
-    from agent.channel.policies import POLICIES  # noqa: PLC0415 - for few pods
-    from agent.channel.tls import Context  # noqa: PLC0415 - 3 ms, 7 MB, for few pods
-
     try:
-        Context(POLICIES[name], b"")
-    except (ImportError, AttributeError, ValueError) as error:
+        _context(name, Certificates(b""))
+    except ValueError as error:
         raise AgentError(
             f"COMPLIANCE_POLICY={name}: {error}; install cryptography 47 or newer as published, or "
             "unset the policy"
         ) from error
 
 
+def _context(policy: str, certificates: Certificates) -> "Context":
+    """Return what TLS is spoken by; ValueError says why none can be."""
+    from agent.channel.policies import POLICIES  # noqa: PLC0415 - for few pods
+
+    try:
+        from agent.channel.tls import Context  # noqa: PLC0415 - 3 ms, 7 MB, for few pods
+
+        return Context(POLICIES[policy], *certificates)
+    except (ImportError, AttributeError) as error:  # no library, or one without these functions
+        raise ValueError(str(error)) from error
+
+
 def _restricted(peer: Peer, certificates: Certificates, options: list[tuple[str, Any]]) -> Channel:
     """Return a channel over TLS that gRPC cannot be told of."""
-    from agent.channel.policies import POLICIES  # noqa: PLC0415 - for few pods
-    from agent.channel.server import TlsFront  # noqa: PLC0415 - as above
-    from agent.channel.tls import Context  # noqa: PLC0415 - as above
+    from agent.channel.server import TlsFront  # noqa: PLC0415 - for few pods
 
     front = TlsFront(
         peer,
-        Context(POLICIES[peer.policy], *certificates),
+        _context(peer.policy, certificates),
         # So does gRPC use it where it has the connection itself.
         unacknowledged_milliseconds=dict(options).get(KEEPALIVE_TIMEOUT, 0),
     )

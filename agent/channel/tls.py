@@ -71,8 +71,12 @@ class Context:
 
     def _limit(self) -> None:
         lib, policy = self._lib, self.policy
-        lib.SSL_CTX_set_min_proto_version(self.pointer, policy.minimum)
-        lib.SSL_CTX_set_max_proto_version(self.pointer, policy.maximum)
+        for set_version, version in (
+            (lib.SSL_CTX_set_min_proto_version, policy.minimum),
+            (lib.SSL_CTX_set_max_proto_version, policy.maximum),
+        ):
+            if set_version(self.pointer, version) != 1:
+                raise ValueError(f"version 0x{version:04x} of TLS is not known to OpenSSL")
         for name, set_list, names in (
             ("cipher", lib.SSL_CTX_set_cipher_list, policy.ciphers),
             ("suite", lib.SSL_CTX_set_ciphersuites, policy.suites),

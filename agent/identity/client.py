@@ -203,7 +203,7 @@ class CertificateAuthority:
         peer = Peer(address.target, address.server_name, address.proxy, address.policy)
         try:
             return open_channel(peer, certificates)
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise CallError(LOCAL, f"{address.target}: {error}") from error
 
     def _root(self) -> bytes:

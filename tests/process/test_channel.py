@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import datetime as dt
+import os
 import socket
 import ssl
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -387,3 +389,46 @@ async def test_a_closed_channel_leaves_nothing_open() -> None:
 @every_policy
 def test_what_is_installed_can_be_kept_to_a_policy(policy: str) -> None:
     check_policy(policy)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"groups": "P-256:X1"}, "a group of P-256:X1 is not known"),
+        ({"maximum": 0x0305}, "version 0x0305 of TLS is not known"),
+    ],
+)
+def test_what_openssl_does_not_know_is_no_policy(changes: dict[str, Any], expected: str) -> None:
+    """Or it would offer something else."""
+    with pytest.raises(ValueError, match=expected):
+        Context(POLICIES[POLICY]._replace(**changes), AUTHORITY.root)
+
+
+WITHOUT_LIBRARY: Final = """
+from agent.channel.client import check_policy, open_channel
+from agent.channel.settings import Certificates, Peer
+from agent.errors import AgentError
+try:
+    check_policy("pqc")
+except AgentError as error:
+    print(error)
+try:
+    open_channel(Peer("istiod:15012", "istiod", policy="pqc"), Certificates(b""))
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_a_policy_that_nothing_installed_keeps_is_said(tmp_path: Path) -> None:
+    (tmp_path / "cryptography.py").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LIBRARY],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    at_start, later = done.stdout.splitlines()
+    assert later.startswith("No module named 'cryptography.hazmat'")
+    assert at_start.startswith(f"COMPLIANCE_POLICY=pqc: {later}; install cryptography 47 or newer")
