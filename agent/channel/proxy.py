@@ -8,8 +8,8 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 HTTP_PORT: Final = 80
-#: The second one is that of whoever writes no carriage returns. RFC 9112 section 2.2.
-ENDS: Final = (b"\r\n\r\n", b"\n\n")
+#: An empty line, with or without carriage returns. RFC 9112 section 2.2.
+ENDS: Final = (b"\n\r\n", b"\n\n")
 MAX_HEAD_BYTES: Final = 16 * 1024
 
 

@@ -33,6 +33,7 @@ def test_a_user_may_have_no_password() -> None:
 @pytest.mark.parametrize("end", ["\r\n", "\n"])
 def test_a_tunnel_may_be_had(line: str, end: str) -> None:
     read_answer(f"{line}{end}Server: x{end}{end}".encode())
+    read_answer(f"{line}\n{end}".encode())
 
 
 @pytest.mark.parametrize(
