@@ -123,6 +123,7 @@ async def connect_soonest(host: str, port: int) -> socket.socket:
 
     Raises:
         OSError: none does; the text has the reason of each.
+        ValueError: the host is no name that a resolver takes.
 
     Source: RFC 8305, section 5.
     """
