@@ -49,10 +49,12 @@ class AdsClient:
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
+        self._calls: list[AdsCall] = []  # gRPC may cancel what nobody holds
 
     def open(self, kind: Kind) -> AdsCall:
         method = self._channel.stream_stream(f"/{SERVICE}/{kind.value}", None, None)
-        return AdsCall(method(None))
+        self._calls.append(AdsCall(method(None)))
+        return self._calls[-1]
 
 
 @contextlib.asynccontextmanager
@@ -60,4 +62,5 @@ async def ads_client(socket_path: str) -> AsyncIterator[AdsClient]:
     """Connect to a Unix socket; nothing is dialled before the first stream."""
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
     async with grpc.aio.insecure_channel(f"unix:{socket_path}", options) as channel:
-        yield AdsClient(channel)
+        client = AdsClient(channel)
+        yield client
