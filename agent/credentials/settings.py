@@ -102,19 +102,11 @@ def _in_the_clear(proxy: str) -> str:
     return f"http://{rest}"
 
 
-def parse_policy(read: Reader) -> str:
-    """Return the name of the policy for TLS, "" for none.
-
-    An unknown one is a warning, and none (2.2).
-    """
-    name = read.take("COMPLIANCE_POLICY", parse_text, default="")
-    if not name or name in COMPLIANCE_POLICIES:
-        return name
-    known = ", ".join(COMPLIANCE_POLICIES)
-    warning = f"COMPLIANCE_POLICY={name!r}: expected one of {known}; ignored"
-    if warning not in read.warnings:
-        read.warnings.append(warning)
-    return ""
+def parse_policy(text: str) -> str:
+    """Return the name of a policy for TLS, "" for none (2.2)."""
+    if text and text not in COMPLIANCE_POLICIES:
+        raise ValueError(f"expected one of {', '.join(COMPLIANCE_POLICIES)}")
+    return text
 
 
 def is_loopback(host: str) -> bool:

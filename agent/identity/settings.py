@@ -271,7 +271,8 @@ def _address(read: Reader, target: str, name: str, *, anywhere: bool) -> Address
     default = DEFAULT_SERVER_NAME if "localhost" in host else host
     send_token = tls or anywhere or is_loopback(host)
     proxy = parse_proxy(read, target)
-    return Address(target, name or default, tls, send_token, proxy, parse_policy(read))
+    policy = read.take("COMPLIANCE_POLICY", parse_policy, default="")
+    return Address(target, name or default, tls, send_token, proxy, policy)
 
 
 def _check_provider(

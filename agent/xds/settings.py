@@ -234,7 +234,7 @@ def _upstreams(
     """Return how each address is reached; at least one, whatever is wrong with it."""
     san = read.take("ISTIOD_SAN", parse_text, default="")
     anywhere = read.take("AGENT_XDS_PLAINTEXT_TOKEN", parse_bool, default=False)
-    policy = parse_policy(read)
+    policy = read.take("COMPLIANCE_POLICY", parse_policy, default="")
     cluster_id = read.take("ISTIO_META_CLUSTER_ID", parse_text, default="")
     metadata = (("clusterid", cluster_id), *parse_headers(read, HEADER_PREFIX))
     credentials = _credentials(read, proxy_metadata)

@@ -53,7 +53,7 @@ def test_an_unknown_policy_is_one_warning_whoever_reads_it() -> None:
 
     assert {address.policy for address in settings.authority.addresses} == {""}
     assert read.warnings == [
-        "COMPLIANCE_POLICY='weak': expected one of fips-140-2, fips-140-3, pqc; ignored"
+        "COMPLIANCE_POLICY='weak': expected one of fips-140-2, fips-140-3, pqc; using the default"
     ]
 
 
