@@ -13,7 +13,7 @@ demo: root .venv/ready system
 root:
 	@[ "$$(id -u)" = 0 ] || { echo "make demo needs root: it makes network namespaces, sets packet filter rules in them and runs a pod there; run 'sudo make demo'"; exit 1; }
 
-# Half of their time tests wait, so two run at once: file by file, those that take longest first.
+# Half of their time tests wait, so two run at once: file by file, in the order of pyproject.toml.
 test: .venv/ready system test-tools .venv/libiptc
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
