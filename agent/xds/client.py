@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SERVICE: Final = "envoy.service.discovery.v3.AggregatedDiscoveryService"
-#: What read() returns at the end of a stream.
-EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lack it
 #: grpc's details where a write has failed: they do not say why the stream has ended.
 FAILED_WRITE: Final = "Internal error from Core"
 #: A status comes with the end of a stream, within milliseconds. HTTP/2 knows ends without one.
@@ -60,8 +58,8 @@ class Upstream:
 
     async def read(self) -> bytes | None:
         """Return the next response, as bytes; none when the stream has ended."""
-        # What `read` does, which gives up once a write has failed, and with it what there is still
-        # to read, the status behind that included; and which waits for a status without end.
+        # Not by `read`: once a write has failed that gives up what there is still to read, and the
+        # status behind it; and at the end of a stream it waits for a status, however long.
         raw: object = await self._call._read()  # type: ignore[attr-defined]  # noqa: SLF001 - above
         if isinstance(raw, bytes):
             return raw
@@ -91,7 +89,7 @@ class Upstream:
     def _learn(self, _: object) -> None:
         """Take note of the status, unless it is that of a write that has failed.
 
-        Either takes the other's place (grpcio 1.85), and gRPC tells of the first one alone.
+        Each of the two takes the other's place, and gRPC calls for the first one alone (1.85).
         """
         code, details = _at_once(self._call.code()), _at_once(self._call.details())
         if details != FAILED_WRITE and self._end is None:

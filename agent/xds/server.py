@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import grpc
 
 from agent.server import Context, Streams, listen
-from agent.xds.client import EOF, SERVICE, keepalive_options
+from agent.xds.client import SERVICE, keepalive_options
 from agent.xds.discovery import Kind
 from agent.xds.endings import ENVOY, Ending
 from agent.xds.settings import XdsSettings
@@ -25,8 +25,8 @@ REFLECTION: Final = (
     "grpc.reflection.v1alpha.ServerReflection",
 )
 STATUS: Final = {code.value[0]: code for code in grpc.StatusCode}
-
-
+#: What read() returns at the end of a stream.
+EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs lack it
 #: gRPC refuses a longer message than that without our seeing it, so it is never the lower limit.
 SILENT_LIMIT_BYTES: Final = 64 * 1024 * 1024
 #: Within that, grpc cancels the stream of an Envoy that is gone; a status for it would be logged.
