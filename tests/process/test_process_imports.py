@@ -17,7 +17,8 @@ from agent.process import import_frameworks
 import_frameworks()
 import agent.run
 unneeded = (
-    *("ssl", "typing_extensions", "h2"),
+    *("ssl", "typing_extensions", "h2", "cryptography"),
+    *("agent.channel.server", "agent.channel.tls", "agent.channel.policies"),
     *("agent.status.application", "agent.status.page", "agent.masking"),
 )
 found = [name for name in unneeded if name in sys.modules]
