@@ -28,8 +28,10 @@ LINGER: Final = struct.pack("ii", 1, 1)
 IN_BACKGROUND: Final = struct.pack("ii", 0, 0)
 RESET: Final = struct.pack("ii", 1, 0)
 
-
 Addresses = Sequence[tuple[socket.AddressFamily, tuple[Any, ...]]]
+
+#: What the resolver is being asked for, by host and port.
+_asked: "dict[tuple[str, int], Future[Addresses]]" = {}
 
 
 class Place(NamedTuple):
@@ -189,9 +191,6 @@ async def _resolve(host: str, port: int) -> Addresses:
         asked = _asked[host, port] = _resolvers().submit(_ask, host, port)
         asked.add_done_callback(lambda _: _asked.pop((host, port)))
     return await asyncio.shield(asyncio.wrap_future(asked))
-
-
-_asked: "dict[tuple[str, int], Future[Addresses]]" = {}
 
 
 def _ask(host: str, port: int) -> Addresses:
