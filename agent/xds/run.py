@@ -168,7 +168,11 @@ class Relay:
         """Serve a stream, unless another one takes over before that is possible."""
         async with asyncio.TaskGroup() as group:
             opening = group.create_task(backend.open(kind, downstream, number))
-            await asyncio.wait((taken_over, opening), return_when=asyncio.FIRST_COMPLETED)
+            try:
+                await asyncio.wait((taken_over, opening), return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                await _close_opened(opening)
+                raise
             opening.cancel()
         if opening.cancelled():
             return taken_over.result()
@@ -197,6 +201,14 @@ class Relay:
         wait = self._pace.delay(asyncio.get_running_loop().time())
         more = f" retry_in_seconds={wait:.1f}" if wait else ""
         log.log(level, "stream ended stream=%d code=%s details=%r%s", number, code, details, more)
+
+
+async def _close_opened(opening: asyncio.Task[Session | Ending]) -> None:
+    """Close what was opened in the very moment in which nobody wants it any more."""
+    if opening.done() and not opening.cancelled() and opening.exception() is None:
+        session = opening.result()
+        if not isinstance(session, Ending):
+            await session.close()
 
 
 async def run_session(session: Session, taken_over: asyncio.Future[Ending]) -> Ending:

@@ -10,7 +10,9 @@ import pytest
 
 from agent.xds import run as xds
 from agent.xds.discovery import Kind, write_request
+from agent.xds.pace import Pace
 from agent.xds.resources import CLUSTER
+from agent.xds.server import Downstream
 from agent.xds.settings import CredentialSettings, UpstreamSettings, XdsSettings
 from tests.fakes.ads_client import AdsClient, ads_client
 from tests.fakes.grpc_log import complaints, tasks_left
@@ -81,6 +83,43 @@ async def test_its_end_is_counted_and_no_more(
             await counts.reach(ENVOY_CANCELLED, number + 1)
 
     assert complaints(caplog) == []
+
+
+async def nothing(*_: object) -> None:
+    """Read or write it."""
+
+
+class Opened:
+    """A session that is opened when told to."""
+
+    def __init__(self) -> None:
+        self.opening: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_closed = False
+
+    async def open(self, *_: object) -> "Opened":
+        await self.opening
+        return self
+
+    def pumps(self) -> tuple[xds.Pump, ...]:
+        return ()
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+async def test_what_is_opened_in_the_moment_of_its_end_is_closed() -> None:
+    relay = xds.Relay("", lambda *_, **__: None, lambda *_, **__: None, Pace(lambda: 0.0))
+    backend = Opened()
+    serving = asyncio.create_task(relay.serve(backend, Kind.DELTA, Downstream(nothing, nothing, 0)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    backend.opening.set_result(None)
+    await asyncio.sleep(0)
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+
+    assert backend.is_closed
 
 
 @pytest.mark.slow
