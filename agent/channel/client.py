@@ -101,7 +101,7 @@ def _context(policy: str, certificates: Certificates) -> "Context":
     from agent.channel.policies import POLICIES  # noqa: PLC0415 - for few pods
 
     try:
-        from agent.channel.tls import Context  # noqa: PLC0415 - 3 ms, 7 MB, for few pods
+        from agent.channel.tls import Context  # noqa: PLC0415 - 3 ms, 2 MB, for few pods
 
         return Context(POLICIES[policy], *certificates)
     except (ImportError, AttributeError) as error:  # no library, or one without these functions
