@@ -280,33 +280,39 @@ async def _tls_front(
             assert task
             connections.add(task)
             task.add_done_callback(connections.discard)
-            certificate: Any = writer.get_extra_info("peercert") or {}
-            names = [
-                value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI"
-            ]
-            identity = names[0] if names else ""
-            writers = [writer]
+            transports = [writer.transport]
             try:
+                # Not by the server: of a handshake that is under way at the end nobody would know.
+                await writer.start_tls(context)
+                transports.append(writer.transport)
+                identity = _identity(writer)
                 async with making:
                     if identity not in backends:
                         path = f"{directory}/{len(backends)}.sock"
                         await stack.enter_async_context(_serving(ca, identity, f"unix:{path}"))
                         backends[identity] = path
                 behind = await asyncio.open_unix_connection(backends[identity])
-                writers.append(behind[1])
+                transports.append(behind[1].transport)
                 await asyncio.gather(_pump(reader, behind[1]), _pump(behind[0], writer))
             except OSError:
                 return  # the CA is about to close
             finally:
-                for each in writers:
+                for each in transports:
                     with contextlib.suppress(AttributeError):  # Python 3.11: it is gone already
-                        each.transport.abort()
+                        each.abort()
 
-        server = await asyncio.start_server(pass_on, "127.0.0.1", port, ssl=context)
+        server = await asyncio.start_server(pass_on, "127.0.0.1", port)
         ca.port = server.sockets[0].getsockname()[1]
         async with server:
             yield context
         await _end(connections)
+
+
+def _identity(writer: asyncio.StreamWriter) -> str:
+    """Return the URI in the client's certificate, if it has any."""
+    certificate: Any = writer.get_extra_info("peercert") or {}
+    names = (value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI")
+    return next(names, "")
 
 
 async def _end(connections: set[asyncio.Task[Any]]) -> None:
